@@ -52,8 +52,16 @@ class NotFound(Rejected):
     code = "not_found"
 
 
-class Purged(NotFound):
+class Unreadable(NotFound):
+    """Stored content exists and cannot be read."""
+
+
+class Purged(Unreadable):
     """The content was removed for good, on request."""
+
+
+class Damaged(Unreadable):
+    """A stored event or record does not decode, or is not what was written."""
 
 
 class Forbidden(Rejected):

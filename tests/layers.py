@@ -470,7 +470,31 @@ def prose_is_plain(module: Module) -> Iterator[str]:
             yield f"{module.path}:{line}: {found!r} in a docstring or comment"
 
 
+# The modules of the store on SQLite that decode: each has a test on damaged rows.
+DECODING_FILES = {"store/sqlite/decoding.py", "store/sqlite/tapes.py"}
+EVENTS_ROOM = "core/tape/"
+_DECODING = frozenset({"decode", "convert", "Decoder", "loads"})
+
+
+def records_are_decoded_in_one_place(module: Module) -> Iterator[str]:
+    """Queries get records from `store.sqlite.decoding`, readers of tapes events from `core.tape`.
+
+    Any other decoding would raise for a damaged row, and cost all the others of its list.
+    """
+    path = str(module.path)
+    is_store = path.startswith("store/sqlite/") and path not in DECODING_FILES
+    for node in module.nodes:
+        match node:
+            case ast.Attribute(value=value, attr=name) if is_store and name in _DECODING:
+                if ast.unparse(value) in {"msgspec", "msgspec.json", "json"}:
+                    yield f"{path}:{node.lineno}: decodes what is stored: see store/sqlite/decoding.py"
+            case ast.Call(args=[given, *_]) if _called(node) in _DECODING:
+                if ast.unparse(given).endswith("row.data") and not path.startswith(EVENTS_ROOM):
+                    yield f"{path}:{node.lineno}: decodes an event: see core/tape/events.py"
+
+
 PACKAGE_RULES: tuple[Rule, ...] = (
+    records_are_decoded_in_one_place,
     prose_is_plain,
     imports_run_one_way,
     core_is_pure,

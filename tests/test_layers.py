@@ -98,6 +98,27 @@ BROKEN = [
     (layers.the_top_is_small, "helpers.py", ""),
     (layers.prose_is_plain, "core/ids.py", '"""Ids that nobody else makes."""'),
     (layers.prose_is_plain, "core/ids.py", "def f():\n    x = 1  # made anew"),
+    # decoding
+    (
+        layers.records_are_decoded_in_one_place,
+        "store/sqlite/queries.py",
+        "msgspec.json.decode(text, type=list[RunRecord])",
+    ),
+    (
+        layers.records_are_decoded_in_one_place,
+        "store/sqlite/queries.py",
+        "D = msgspec.json.Decoder(list[RunRecord])",
+    ),
+    (
+        layers.records_are_decoded_in_one_place,
+        "store/sqlite/memories.py",
+        "[msgspec.convert(each, MemoryRecord) for each in rows]",
+    ),
+    (
+        layers.records_are_decoded_in_one_place,
+        "services/pins.py",
+        "msgspec.json.decode(row.data, type=RunDone)",
+    ),
     # sleeps
     (layers.tests_do_not_sleep, "test_run.py", "time.sleep(0.1)"),
     (layers.tests_do_not_sleep, "test_run.py", "async def f():\n    await trio.sleep(2)"),
@@ -137,6 +158,17 @@ KEPT = [
     (layers.own_code_is_imported_at_run_time, "core/ids.py", "if TYPE_CHECKING:\n    import re2"),
     (layers.the_top_is_small, "daemon.py", ""),
     (layers.prose_is_plain, "core/ids.py", 'x = "nobody answered in time"'),
+    (
+        layers.records_are_decoded_in_one_place,
+        "store/sqlite/decoding.py",
+        "msgspec.json.decode(text, type=list[RunRecord])",
+    ),
+    (
+        layers.records_are_decoded_in_one_place,
+        "store/sqlite/purges.py",
+        "msgspec.json.encode(lineage).decode()",
+    ),
+    (layers.records_are_decoded_in_one_place, "services/pins.py", "ev.decode_event(k, row.data)"),
     (layers.tests_do_not_sleep, "test_run.py", "trio.sleep(0)"),
     (layers.tests_do_not_sleep, "test_run.py", "trio.sleep(pause_s)"),
     (layers.tests_do_not_sleep, "test_run.py", "trio.sleep_forever()"),

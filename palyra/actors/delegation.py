@@ -36,9 +36,9 @@ from palyra.errors import (
     InvariantBroken,
     NotFound,
     PalyraError,
-    Purged,
     TooSlow,
     Unavailable,
+    Unreadable,
 )
 from palyra.services.gate import held_tools
 from palyra.services.run_loader import read_run
@@ -203,14 +203,14 @@ def _read_end(view: RunView, store: JournalStore) -> ChildEnd:
     )
     try:
         loaded = read_run(store, view.run_id)
-    except (InvariantBroken, Purged):
+    except (InvariantBroken, Unreadable):
         loaded = None
     if loaded is None:
         return ChildEnd(run_id=view.run_id, end=end)
     run = loaded.run
     answer, missing = "", ""
-    for row in store.read_tape(view.run_id, after_seq=max(-1, run.next_seq - 3), limit=2).rows:
-        event = ev.decode_event(row.kind, row.data)
+    last = store.read_tape(view.run_id, after_seq=max(-1, run.next_seq - 3), limit=2)
+    for _, event in ev.read_events(last.rows):
         if isinstance(event, ev.MessageCompleted):
             answer = event.text
         elif isinstance(event, ev.RunDone):

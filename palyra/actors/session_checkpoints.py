@@ -223,8 +223,7 @@ def _compactions(store: JournalStore, session_id: str) -> Iterator[_Applied]:
         head = store.find_run(run_id)
         rows = read_rows(store, run_id, -1 if head is None else head.head_seq)
         applied = [row for row in rows if row.kind == ev.CompactionApplied.KIND]
-        for row in reversed(applied):
-            event = ev.decode_event(row.kind, row.data)
+        for row, event in ev.read_events(reversed(applied)):
             if isinstance(event, ev.CompactionApplied):
                 yield _Applied(event.compaction_id, run_id, row.seq, row.at_ms)
 

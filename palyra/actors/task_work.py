@@ -30,6 +30,7 @@ from palyra.core.tape.events import ApprovalMode, Budget
 from palyra.core.task.run_end import find_failure, may_repeat, read_end
 from palyra.errors import (
     Conflict,
+    Damaged,
     IllegalState,
     InvalidParams,
     InvariantBroken,
@@ -229,6 +230,8 @@ class Reflection:
             read = await self._learning.reflect_for(caller_of(task), run_id)
         except Purged:
             return {"run_id": run_id, "purged": True}
+        except Damaged as error:  # it teaches nothing either
+            return {"run_id": run_id, "damaged": error.message}
         progress()
         return {
             "run_id": run_id,

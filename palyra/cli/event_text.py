@@ -12,6 +12,7 @@ import msgspec
 
 from palyra.cli.output import one_line
 from palyra.client import TapeEvent
+from palyra.core.journal import damaged_row
 from palyra.core.journal.purged_row import read_tombstone
 from palyra.core.run.decide import describe
 from palyra.core.tape import events as ev
@@ -35,6 +36,8 @@ def narrate(item: TapeEvent) -> EventLine:
     purged = read_tombstone(item.data) if item.event is None else None
     if purged is not None:
         return EventLine("·", f"[purged {purged.day}]")
+    if item.data.startswith(damaged_row.PREFIX):
+        return EventLine("✗", f"{visible(item.kind)} [damaged: it does not decode]", "red")
     render = _RENDERERS.get(type(item.event)) if item.event is not None else None
     if render is None:
         return EventLine(

@@ -19,7 +19,7 @@ import msgspec
 
 from palyra.core.tape import events
 from palyra.core.tape.events import TERMINAL_KINDS, Event
-from palyra.errors import ProtocolError, Purged
+from palyra.errors import ProtocolError, Unreadable
 from palyra.net.protocol.notifications import ProgressItem, TapeEventNotice, TapeItem
 from palyra.net.protocol.results import Subscribed
 
@@ -198,5 +198,5 @@ def _decode(kind: str, data: bytes) -> Event | None:
         return None
     try:
         return events.decode_event(kind, data)
-    except (msgspec.ValidationError, Purged):
+    except Unreadable:
         return None  # purged, or changed by a newer daemon; `data` has the payload

@@ -5,7 +5,7 @@ Owns: nothing.  Talks to: the journal, in a reader's thread.
 
 from palyra.core.context.views import ContextExplained, explain_context
 from palyra.core.ports import JournalStore
-from palyra.core.tape.events import ContextAssembled, TurnStarted, decode_event
+from palyra.core.tape.events import ContextAssembled, TurnStarted, read_events
 from palyra.errors import NotFound
 
 PAGE_ROWS = 1_000
@@ -22,8 +22,7 @@ def find_context(store: JournalStore, run_id: str, turn: int | None) -> ContextE
     after_seq: int | None = -1
     while after_seq is not None:
         page = store.read_tape(run_id, after_seq=after_seq, limit=PAGE_ROWS)
-        for row in page.rows:
-            event = decode_event(row.kind, row.data) if row.kind in _KINDS else None
+        for _, event in read_events(row for row in page.rows if row.kind in _KINDS):
             if isinstance(event, ContextAssembled) and turn in {None, event.turn}:
                 assembled, started = event, None
             elif isinstance(event, TurnStarted) and turn in {None, event.turn}:

@@ -23,7 +23,7 @@ from palyra.core.ports import Journal, JournalStore
 from palyra.core.run.refused_items import without_refused
 from palyra.core.run.state import Run
 from palyra.core.session.fork import InheritedView
-from palyra.errors import InvariantBroken, Purged
+from palyra.errors import InvariantBroken, Unreadable
 from palyra.services.run_loader import read_run
 
 ENDED: tuple[RunState, ...] = ("done", "failed", "cancelled")
@@ -158,7 +158,7 @@ def _named(
 def _read(store: JournalStore, run_id: str) -> Run | None:
     try:
         return _fold(store, run_id)
-    except Purged:
+    except Unreadable:
         return None
 
 

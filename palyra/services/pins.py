@@ -9,7 +9,7 @@ from palyra.core.context.pins import find_pinned
 from palyra.core.journal.records import Pin
 from palyra.core.journal.tape_row import TapeRow
 from palyra.core.ports import JournalStore
-from palyra.errors import InvariantBroken, Purged
+from palyra.errors import InvariantBroken, Unreadable
 
 log = structlog.get_logger("palyra.compaction")
 PAGE_ROWS = 1_000
@@ -36,7 +36,7 @@ def read_pins(store: JournalStore, session_id: str) -> list[Placed]:
     for pin in () if session is None else session.pins:
         try:
             placed = read_pin(store, pin)
-        except (InvariantBroken, Purged) as error:
+        except (InvariantBroken, Unreadable) as error:
             log.warning("a pin cannot be read", run_id=pin.run_id, seq=pin.seq, error=str(error))
             continue
         if placed is not None:

@@ -23,7 +23,7 @@ from palyra.core.preview.files import Redact
 from palyra.core.tape.taint import TaintSource, read_taint
 from palyra.core.tool.spec import ToolCall, ToolFailure
 from palyra.core.tool.targets import CallTargets
-from palyra.errors import NotFound, Purged
+from palyra.errors import NotFound, Unreadable
 from palyra.services.gate import Gate
 from palyra.services.pins import read_rows
 
@@ -168,7 +168,7 @@ def _read(
         return record, ()
     try:
         return record, read_taint(read_rows(store, record.run_id, run.head_seq))
-    except Purged:
+    except Unreadable:
         return record, ()
 
 

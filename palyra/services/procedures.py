@@ -46,7 +46,7 @@ from palyra.core.tape.events import decode_event
 from palyra.core.tape.taint import read_taint
 from palyra.core.task.run_end import read_end
 from palyra.core.trust.labels import Trust
-from palyra.errors import IllegalState, PalyraError, Purged, TooLarge
+from palyra.errors import IllegalState, PalyraError, TooLarge, Unreadable
 from palyra.services.run_loader import read_rows
 
 log = structlog.get_logger("palyra.learning")
@@ -313,7 +313,7 @@ def _read_runs(store: JournalStore, *, run: RunRecord) -> list[RecordedRun]:
             continue
         try:
             found.append(_read_run(store, other.run_id))
-        except (Purged, msgspec.MsgspecError):
+        except Unreadable:
             continue
     return found
 

@@ -8,7 +8,7 @@ from palyra.core.journal.records import ApprovalRecord
 from palyra.core.journal.tape_row import TapeRow
 from palyra.core.ports import JournalStore
 from palyra.core.run.state import Run, fold
-from palyra.errors import InvariantBroken
+from palyra.errors import Damaged, InvariantBroken
 
 PAGE_ROWS = 1_000
 
@@ -45,7 +45,7 @@ def read_run(store: JournalStore, run_id: str) -> LoadedRun | None:
         )
     try:
         run = fold(run_id, [(row.kind, row.at_ms, row.data) for row in rows])
-    except (msgspec.MsgspecError, LookupError, TypeError, ValueError) as error:
+    except (Damaged, LookupError, TypeError, ValueError) as error:
         raise InvariantBroken(f"the tape of {run_id} cannot be read: {error}") from error
     return LoadedRun(run, *_read_approvals(store, run), rows[-1].at_ms)
 

@@ -12,7 +12,7 @@ from palyra.core.model.summary import Summary
 from palyra.core.ports import JournalStore
 from palyra.core.run.state import Run
 from palyra.core.session.fork import ForkPoint, find_point
-from palyra.errors import Purged
+from palyra.errors import Unreadable
 from palyra.services.pins import read_rows
 from palyra.services.run_loader import read_run
 
@@ -58,5 +58,5 @@ def _artifacts(store: JournalStore, point: ForkPoint | None) -> Iterator[str]:
         run_id, at_seq = point.inherited or ("", -1)
         try:
             point = find_point(read_rows(store, run_id, at_seq), at_seq) if run_id else None
-        except Purged:
+        except Unreadable:
             return

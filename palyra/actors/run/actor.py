@@ -356,7 +356,7 @@ class _RunActor:
         records += [self.services.incidents.report(each.alarm) for each in reports]
         for row in rows:
             if row.kind == ev.DelegationEnded.KIND:
-                ended = msgspec.json.decode(row.data, type=ev.DelegationEnded)
+                ended = ev.decode_row(row, ev.DelegationEnded)
                 accounts = self.services.budgets.find(self.handle.run)
                 settle_delegated(accounts, ended, step.now_ms)
             rule = _RULES.get(row.kind)

@@ -5,9 +5,7 @@ Never: calls a model or a tool, writes, or blocks the event loop.
 """
 
 from functools import partial
-from typing import cast
 
-import msgspec
 import trio
 
 from palyra.actors.run.environment import CallArguments, LiveEnvironment, RunServices
@@ -16,8 +14,8 @@ from palyra.core.context.assembly import brief_prefix, narrow_prefix
 from palyra.core.journal.tape_row import TapeRow
 from palyra.core.replay.replay import Replay
 from palyra.core.replay.report import ReplayReport
-from palyra.core.tape.events import RunAccepted, RunStarted, decode_event
-from palyra.errors import TooLarge
+from palyra.core.tape.events import RunAccepted, RunStarted, decode_row
+from palyra.errors import Damaged, TooLarge
 
 PAGE_ROWS = 1_000
 STEPS = 100  # per call into the thread: about 10 ms, the latency of a cancel
@@ -34,12 +32,14 @@ class Replayer:
     async def replay(self, run_id: str, *, strict: bool) -> ReplayReport:
         """Replay the committed tape of the run and report the first divergence.
 
-        Raises TooLarge; a strict replay also raises the errors that refuse a run of that agent.
+        Raises TooLarge, Damaged without a readable first event; a strict replay also raises the errors that refuse a run of that agent.
         Cancellation: no effect.
         """
         async with self._turn:
             rows = await self._read(run_id)
-            accepted = cast("RunAccepted", decode_event(rows[0].kind, rows[0].data))
+            if not rows:
+                raise Damaged(f"{run_id} has no tape: its events are gone")
+            accepted = decode_row(rows[0], RunAccepted)
             services = self._services
             now = await self._environment(accepted, rows) if strict else None
             start = partial(Replay, rows, services.redact, limits=services.limits, now=now)
@@ -82,8 +82,8 @@ class Replayer:
             ),
             accepted.brief,
         )
-        started = (row.data for row in rows if row.kind == RunStarted.KIND)
-        began = msgspec.json.decode(next(started, b"null"), type=RunStarted | None)
+        started = (decode_row(row, RunStarted) for row in rows if row.kind == RunStarted.KIND)
+        began = next(started, None)
         history = await services.histories.repeat(began.history if began is not None else ())
         arguments = CallArguments(services.gate.alone(), prefix, str)
         return LiveEnvironment(services, prefix, history, arguments)

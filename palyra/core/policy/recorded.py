@@ -18,7 +18,7 @@ from palyra.core.policy.request import PolicyRequest
 from palyra.core.tape import events as ev
 from palyra.core.tape.taint import TAINTING, read_taint
 from palyra.core.tool.spec import CLIENT
-from palyra.errors import Purged
+from palyra.errors import Unreadable
 
 Decided = Literal["allowed", "covered", "denied", "unanswered", "never_asked"]
 NEEDED = frozenset({
@@ -102,13 +102,13 @@ def read_calls(run_id: str, rows: Iterable[TapeRow]) -> tuple[list[RecordedCall]
     """Return the calls of a tape in order, and True if its content was purged.
 
     Calls without a verdict are left out while the run is open: their question may be open, too.
-    Raises InvariantBroken for an event of a newer version.
+    A tape with a damaged event counts as one whose content was purged.
     """
     tape = _Tape()
     try:
         for row in rows:
             tape.note(row)
-    except Purged:
+    except Unreadable:
         return [], True
     if tape.run is None:
         return [], False
@@ -145,7 +145,7 @@ def find_asked(record: ApprovalRecord, rows: Iterable[TapeRow]) -> RecordedCall 
         for row in kept:
             tape.note(row)
         is_tainted = bool(read_taint(kept))
-    except Purged:
+    except Unreadable:
         return None
     found = tape.proposed.get(record.call_id)
     if tape.run is None or found is None:

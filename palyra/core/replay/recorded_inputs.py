@@ -35,7 +35,7 @@ from palyra.core.run.inputs import (
 from palyra.core.run.state import ABORTED, RULES_CHANGED, Run
 from palyra.core.tape import events as ev
 from palyra.core.tool.spec import DelegatedEnd
-from palyra.errors import InvariantBroken
+from palyra.errors import Damaged
 
 E = TypeVar("E", bound=ev.Event)
 
@@ -58,7 +58,7 @@ class RecordedTape:
         for row in rows:
             try:
                 self._add(ev.decode_event(row.kind, row.data))
-            except (InvariantBroken, msgspec.DecodeError) as error:
+            except Damaged as error:
                 self.unreadable = str(error)
                 break
 

@@ -13,11 +13,14 @@ outcome may have run.  A call that delegates has two events more: delegation.sta
 delegation.ended after completed.
 """
 
-from typing import Any, ClassVar, Literal
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import Any, ClassVar, Literal, TypeVar
 
 import msgspec
 
 from palyra.core.audience import Audience
+from palyra.core.journal import damaged_row
 from palyra.core.journal.purged_row import read_tombstone
 from palyra.core.journal.records import (
     DEFAULT_WORKSPACE,
@@ -32,6 +35,7 @@ from palyra.core.journal.records import (
     QueueMode,
     Usage,
 )
+from palyra.core.journal.tape_row import TapeRow
 from palyra.core.model.images import Picture
 from palyra.core.model.messages import (
     FailureClass,
@@ -47,7 +51,7 @@ from palyra.core.model.sources import ContextSource, SourceLayer
 from palyra.core.model.summary import Summary
 from palyra.core.tool.spec import OutcomeStatus
 from palyra.core.trust.labels import Trust
-from palyra.errors import InvariantBroken, Purged
+from palyra.errors import Damaged, Purged, Unreadable
 
 ProgressKind = Literal["text", "reasoning", "tool_output", "status"]  # between events, not recorded
 CompactionTrigger = Literal["auto", "manual"]
@@ -623,6 +627,7 @@ def _kinds() -> dict[str, type[Event]]:
 
 KINDS: dict[str, type[Event]] = _kinds()
 TERMINAL_KINDS: frozenset[str] = frozenset({"run.done", "run.failed", "run.cancelled"})
+E = TypeVar("E", bound=Event)
 _ENCODER = msgspec.json.Encoder()
 _DECODERS = {kind: msgspec.json.Decoder(cls) for kind, cls in KINDS.items()}
 
@@ -635,15 +640,35 @@ def encode_event(event: Event) -> bytes:
 def decode_event(kind: str, data: bytes) -> Event:
     """Decode the payload of a stored row.
 
-    Raises InvariantBroken for an unknown kind, Purged for a payload that was removed.
+    Raises Damaged for a payload that is none of its kind, also of a kind that only a newer version
+    knows, and Purged for one that was removed.
     """
     decoder = _DECODERS.get(kind)
     if decoder is None:
-        raise InvariantBroken(f"unknown event kind {kind!r}: the tape is from a newer version")
+        raise Damaged(
+            f"unknown event kind {kind!r}: the tape is damaged, or from a newer version of Palyra"
+        )
+    if data.startswith(damaged_row.PREFIX):
+        raise Damaged(f"an event {kind} of the tape is damaged: it is no JSON")
     try:
         return decoder.decode(data)
-    except msgspec.ValidationError:
+    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
         purged = read_tombstone(data)
         if purged is None:
-            raise
+            raise Damaged(f"an event {kind} of the tape is damaged: {error}") from None
         raise Purged(f"the content of the run was purged on {purged.day}") from None
+
+
+def decode_row(row: TapeRow, kind: type[E]) -> E:
+    """Decode the payload of a row of this kind of event.  Raises Damaged, Purged."""
+    event = decode_event(row.kind, row.data)
+    if not isinstance(event, kind):
+        raise Damaged(f"event {row.seq} of {row.run_id} is {row.kind}, not {kind.KIND}")
+    return event
+
+
+def read_events(rows: Iterable[TapeRow]) -> Iterator[tuple[TapeRow, Event]]:
+    """Yield the rows with their events; those that are damaged or purged are left out."""
+    for row in rows:
+        with suppress(Unreadable):
+            yield row, decode_event(row.kind, row.data)

@@ -7,6 +7,7 @@ import msgspec
 from palyra.core.journal.tape_row import TapeRow
 from palyra.core.model.messages import ToolMessage
 from palyra.core.tape import events as ev
+from palyra.errors import Damaged
 
 TAINTING = frozenset({
     ev.ToolProposed.KIND, ev.ToolCompleted.KIND, ev.ConversationInherited.KIND,
@@ -26,13 +27,17 @@ class TaintSource(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_taint(rows: Iterable[TapeRow]) -> tuple[TaintSource, ...]:
-    """Return the sources in the order of the tape.  Raises Purged."""
+    """Return the sources in the order of the tape; a damaged event is one.  Raises Purged."""
     tools: dict[str, str] = {}
     found: list[TaintSource] = []
     for row in rows:
         if row.kind not in TAINTING:
             continue
-        event = ev.decode_event(row.kind, row.data)
+        try:
+            event = ev.decode_event(row.kind, row.data)
+        except Damaged:
+            found.append(TaintSource(seq=row.seq, kind=row.kind, findings=("unreadable",)))
+            continue
         if isinstance(event, ev.ToolProposed):
             tools[event.call_id] = event.tool
         else:

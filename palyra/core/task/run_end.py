@@ -28,12 +28,15 @@ class RunEnd(NamedTuple):
 
 
 def read_end(rows: Iterable[TapeRow]) -> RunEnd:
-    """Read the facts off the tape of a run; the payload of other kinds is not decoded."""
-    refused, has_acted, failure = list[str](), False, ""
-    for row in rows:
-        if row.kind not in KINDS:
-            continue
-        match ev.decode_event(row.kind, row.data):
+    """Read the facts off the tape of a run; the payload of other kinds is not decoded.
+
+    A damaged event may have been the start of a call.
+    """
+    wanted = [row for row in rows if row.kind in KINDS]
+    events = [event for _, event in ev.read_events(wanted)]
+    refused, has_acted, failure = list[str](), len(events) < len(wanted), ""
+    for event in events:
+        match event:
             case ev.ToolDecided(verdict="deny", reason_code=code, reason=reason):
                 refused.append(f"{code}: {reason}")
             case ev.ToolStarted():

@@ -64,7 +64,7 @@ def storage_errors(doing: str, path: Path | None = None) -> Generator[None, None
         has_no_room = isinstance(error, _UNEXPLAINED) and path is not None and is_full(path.parent)
         kind = DiskFull if has_no_room else Unavailable
         raise kind(f"journal: {doing}: {error}") from error
-    except msgspec.MsgspecError as error:
+    except (msgspec.MsgspecError, UnicodeError) as error:
         raise Unavailable(f"journal: {doing}: a record is damaged: {error}") from error
     except OSError as error:
         kind = DiskFull if error.errno in NO_ROOM else Unavailable

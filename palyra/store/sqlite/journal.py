@@ -31,6 +31,8 @@ from palyra.core.journal.changes import (
     TapePage,
     VerifyReport,
 )
+from palyra.core.journal.damaged_row import is_json, make_mark
+from palyra.core.journal.tape_row import TapeRow
 from palyra.core.ports import NowMs
 from palyra.errors import PalyraError, Unavailable
 from palyra.store.files.disk import REAL_DISK, Disk
@@ -44,6 +46,7 @@ from palyra.store.sqlite.connection import (
     open_writer,
     storage_errors,
 )
+from palyra.store.sqlite.decoding import DamageNotes
 from palyra.store.sqlite.integrity import PageCheck
 from palyra.store.sqlite.memory_search import MemorySearchQueries
 from palyra.store.sqlite.open_files import (
@@ -53,7 +56,7 @@ from palyra.store.sqlite.open_files import (
     database_bytes,
     describe,
 )
-from palyra.store.sqlite.queries import Damaged, list_newest_ids, list_unresolved
+from palyra.store.sqlite.queries import list_newest_ids, list_unresolved
 from palyra.store.sqlite.retention import RetentionQueries
 from palyra.store.sqlite.schema import SCHEMA_VERSION, migrate
 from palyra.store.sqlite.tapes import PAGE_BYTES, Tapes
@@ -86,7 +89,7 @@ class SqliteJournal(MemorySearchQueries):
         self._disk = disk
         self._synchronous = synchronous
         self._pages = PageCheck(path)
-        self.damaged = Damaged()
+        self.damaged = DamageNotes()
         self._opened: _Opened | None = None
         self._losses: dict[Path, str] = {}
         self._saved: tuple[int, int] | None = None  # position and changes of the last copy
@@ -255,11 +258,20 @@ class SqliteJournal(MemorySearchQueries):
         self, run_id: str, *, after_seq: int, limit: int, max_bytes: int = PAGE_BYTES
     ) -> TapePage:
         """See `JournalStore.read_tape`."""
-        return self._read(
+        page = self._read(
             lambda c: Tapes(c).read_page(
                 run_id, after_seq=after_seq, limit=limit, max_bytes=max_bytes
             )
         )
+        page.rows[:] = map(self._mark, page.rows)
+        return page
+
+    def _mark(self, row: TapeRow) -> TapeRow:
+        """Return the row for readers: a payload that is no JSON is noted and replaced by a mark."""
+        if is_json(row.data):
+            return row
+        self.damaged.note(f"tape:{row.run_id}:{row.seq}")
+        return msgspec.structs.replace(row, data=make_mark(row.data))
 
     def find_last_seq(self, run_id: str, kind: str) -> int | None:
         """See `JournalStore.find_last_seq`."""
@@ -269,7 +281,7 @@ class SqliteJournal(MemorySearchQueries):
 
     def turns(self) -> TurnQueries:
         """Return the queries of the index of conversations."""
-        return TurnQueries(self._read)
+        return TurnQueries(self._read, self.damaged)
 
     def retention(self) -> RetentionQueries:
         """Return the queries of retention."""
@@ -277,7 +289,8 @@ class SqliteJournal(MemorySearchQueries):
 
     def read_chain(self, run_id: str, *, after_seq: int, limit: int) -> list[ChainedRow]:
         """See `JournalStore.read_chain`."""
-        return self._read(lambda c: Tapes(c).read_chain(run_id, after_seq=after_seq, limit=limit))
+        found = self._read(lambda c: Tapes(c).read_chain(run_id, after_seq=after_seq, limit=limit))
+        return [msgspec.structs.replace(each, row=self._mark(each.row)) for each in found]
 
     def verify(
         self, run_id: str | None = None, *, note: Callable[[int], object] | None = None

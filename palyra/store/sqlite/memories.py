@@ -12,7 +12,7 @@ transaction with the rest of its change:
 A change of an item's text deletes its vector; the embedding task makes the next one.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from operator import itemgetter
 from typing import Any, TypeAlias
@@ -37,6 +37,7 @@ from palyra.core.journal.records import (
 from palyra.core.memory.fields import search_fields
 from palyra.errors import InvariantBroken
 from palyra.store.sqlite.connection import BulkInsert, Row, transaction
+from palyra.store.sqlite.decoding import DamageNotes, read_found
 from palyra.store.sqlite.queries import Queries, Select
 
 MERGE_PAGES = 32  # written by one step: some 20 ms
@@ -320,12 +321,8 @@ def _json(value: object) -> str:
 def read_rows(
     connection: apsw.Connection, statement: str, values: tuple[Any, ...] = ()
 ) -> list[tuple[Any, ...]]:
-    """Return the rows of a SELECT of one JSON array a row, called `found`, in one step of SQLite."""
-    text = connection.execute(
-        f"SELECT CAST('[' || group_concat(found, ',') || ']' AS BLOB) FROM ({statement})",  # noqa: S608 - only literals of this file
-        values,
-    ).get
-    return [] if text is None else [tuple(row) for row in msgspec.json.decode(text)]
+    """Return the rows of a SELECT of one JSON array a row; see `read_found`."""
+    return [tuple(row) for row in read_found(connection, list, statement, values)]
 
 
 # --- queries -------------------------------------------------------------------------------------
@@ -343,7 +340,7 @@ class ItemQueries(Queries):
         """The items of this session or with one of these runs in their lineage."""
         select = select_items().where("principal = ?", principal)
         select.where(
-            "(session_id = ? OR EXISTS (SELECT 1 FROM json_each(lineage) AS l"
+            "(session_id = ? OR EXISTS (SELECT 1 FROM json_each(iif(json_valid(lineage), lineage, '[]')) AS l"
             " WHERE l.value ->> '$.run_id' IN (SELECT value FROM json_each(?))))",
             session_id,
             _json(run_ids),
@@ -358,17 +355,11 @@ class ItemQueries(Queries):
     def search_memories(self, wanted: MemoryFilter, words: Sequence[str]) -> list[ScoredMemory]:
         """Items with one of the words in their text index, best first."""
         condition, values = narrow(select_items(), wanted).condition
-        statement = (
-            "SELECT json_array(m.row, -f.score, json(m.record)) AS found FROM"  # noqa: S608 - only literals of this file
-            f" (SELECT rowid, bm25(memory_fts, {_FTS_WEIGHTS}) AS score"
-            " FROM memory_fts WHERE memory_fts MATCH ?) AS f"
-            f" JOIN (SELECT * FROM memories WHERE {condition}) AS m ON m.row = f.rowid"
-            " ORDER BY f.score, m.row DESC LIMIT ?"
-        )
-        rows = self._read_words(statement, words, values, wanted.limit)
+        found = self._read_words(words, condition, values, wanted.limit)
+        scores = {row: score for row, _, score in found}
         return [
-            ScoredMemory(row=row, lexical=score, item=msgspec.convert(item, MemoryRecord))
-            for row, score, item in rows
+            ScoredMemory(row=row, lexical=scores[row], item=item)
+            for row, item in self._get_items({row: key for row, key, _ in found})
         ]
 
     def find_by_text(self, principal: str, hashes: Sequence[str]) -> list[MemoryRecord]:
@@ -391,36 +382,42 @@ class ItemQueries(Queries):
             place.where("session_id = ?", item.session_id)
         condition, values = place.condition
         equal = self._list(place.where("text_hash = ?", item.text_hash), "row", limit)
-        statement = (
-            "SELECT json_array(json(m.record)) AS found FROM"  # noqa: S608 - only literals of this file
-            f" (SELECT rowid, bm25(memory_fts, {_FTS_WEIGHTS}) AS score"
-            " FROM memory_fts WHERE memory_fts MATCH ?) AS f"
-            f" JOIN (SELECT * FROM memories WHERE {condition}) AS m ON m.row = f.rowid"
-            " ORDER BY f.score, m.row DESC LIMIT ?"
-        )
-        rows = self._read_words(statement, words, values, limit, column="text")
-        near = [msgspec.convert(found, MemoryRecord) for (found,) in rows]
+        found = self._read_words(words, condition, values, limit, column="text")
+        near = [each for _, each in self._get_items({row: key for row, key, _ in found})]
         return [*equal, *(each for each in near if each.text_hash != item.text_hash)]
 
     def _read_words(
         self,
-        statement: str,
         words: Sequence[str],
+        condition: str,
         values: Sequence[Any],
         limit: int,
         *,
         column: str | None = None,
     ) -> list[tuple[Any, ...]]:
+        """Return row, id and score of the items with one of the words, best first."""
         match = match_any(words)
         if not match:
             return []
         if column is not None:
             match = f"{{{column}}} : ({match})"
+        statement = (
+            "SELECT json_array(m.row, m.memory_id, -f.score) AS found FROM"  # noqa: S608 - only literals of this file
+            f" (SELECT rowid, bm25(memory_fts, {_FTS_WEIGHTS}) AS score"
+            " FROM memory_fts WHERE memory_fts MATCH ?) AS f"
+            f" JOIN (SELECT * FROM memories WHERE {condition}) AS m ON m.row = f.rowid"
+            " ORDER BY f.score, m.row DESC LIMIT ?"
+        )
         return self._read(lambda c: read_rows(c, statement, (match, *values, limit)))
+
+    def _get_items(self, ids: Mapping[int, str]) -> list[tuple[int, MemoryRecord]]:
+        return self._read(lambda c: get_items(c, "memories", ids, self.damaged))
 
     def list_versions(self, memory_id: str) -> list[MemoryRecord]:
         """Earlier revisions of an item, oldest first."""
-        select = Select(MemoryRecord, "memory_versions").where("memory_id = ?", memory_id)
+        select = Select(MemoryRecord, "memory_versions", key="memory_id revision").where(
+            "memory_id = ?", memory_id
+        )
         return self._list(select, "revision")
 
     def list_superseded(self, memory_id: str) -> list[MemoryRecord]:
@@ -438,18 +435,12 @@ class ItemQueries(Queries):
         """Newest first."""
         statement = (
             "SELECT json_object('entry', entry, 'principal', principal, 'memory_id', memory_id,"
-            " 'action', action, 'at_ms', at_ms, 'by', by) AS record FROM memory_log"
+            " 'action', action, 'at_ms', at_ms, 'by', by) AS found FROM memory_log"
             " WHERE (?1 IS NULL OR principal = ?1) AND (?2 IS NULL OR memory_id = ?2)"
             " AND (?3 IS NULL OR entry < ?3) ORDER BY entry DESC LIMIT ?4"
         )
-        rows = self._read(
-            lambda c: read_rows(
-                c,
-                f"SELECT json_array(json(record)) AS found FROM ({statement})",  # noqa: S608 - only literals of this file
-                (principal, memory_id, before, limit),
-            )
-        )
-        return [msgspec.convert(line, MemoryLogLine) for (line,) in rows]
+        values = (principal, memory_id, before, limit)
+        return self._read(lambda c: read_found(c, MemoryLogLine, statement, values))
 
     def list_memory_uses(
         self, *, run_id: str | None = None, session_id: str | None = None, limit: int = 200
@@ -502,8 +493,17 @@ def match_any(words: Iterable[str]) -> str:
     return " OR ".join(islice(quoted, _MAX_WORDS))
 
 
-def select_items() -> Select[MemoryRecord]:
-    return Select(MemoryRecord, "memories")
+def select_items(table: str = "memories") -> Select[MemoryRecord]:
+    return Select(MemoryRecord, table, row="row")
+
+
+def get_items(
+    connection: apsw.Connection, table: str, ids: Mapping[int, str], damaged: DamageNotes
+) -> list[tuple[int, MemoryRecord]]:
+    """Return the items of these rows, given with their ids, that decode, in this order."""
+    select = select_items(table).where(_IN_ROWS, _json(list(ids)))
+    found = {item.memory_id: item for item in select.read(connection, "row", damaged=damaged)}
+    return [(row, found[each]) for row, each in ids.items() if each in found]
 
 
 def narrow(select: Select[MemoryRecord], wanted: MemoryFilter) -> Select[MemoryRecord]:
@@ -522,7 +522,10 @@ def narrow(select: Select[MemoryRecord], wanted: MemoryFilter) -> Select[MemoryR
     if not wanted.with_hidden:
         select.where("NOT never_recall")
     for tag in wanted.tags:
-        select.where("EXISTS (SELECT 1 FROM json_each(memories.tags) WHERE value = ?)", tag)
+        select.where(
+            "EXISTS (SELECT 1 FROM json_each(iif(json_valid(tags), tags, '[]')) WHERE value = ?)",
+            tag,
+        )
     return (
         select.where_in("kind", wanted.kinds)
         .where("author = ?", wanted.author)

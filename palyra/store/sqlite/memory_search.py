@@ -9,10 +9,9 @@ search (see `queries`): 70 ns a row against 500.
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Collection, Sequence
 from itertools import starmap
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 import apsw
 import msgspec
@@ -21,9 +20,11 @@ from palyra.core.journal.changes import MemoryFilter, UnembeddedItem
 from palyra.core.journal.records import MemoryRecord
 from palyra.core.memory.vectors import StoredVector, VectorSpace
 from palyra.errors import Unavailable
+from palyra.store.sqlite.decoding import DamageNotes, read_found
 from palyra.store.sqlite.memories import (
     VECTORS,
     ItemQueries,
+    get_items,
     match_any,
     narrow,
     read_rows,
@@ -86,18 +87,6 @@ class CandidateRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
     at_ms: int
 
 
-_CANDIDATES_DECODER = msgspec.json.Decoder(list[CandidateRow])
-_ITEMS_DECODER = msgspec.json.Decoder(list[tuple[int, MemoryRecord]])
-_FACTS_DECODER = msgspec.json.Decoder(list[MemoryFacts])
-
-
-def _sound_items(found: bytes) -> Iterator[tuple[int, MemoryRecord]]:
-    """Yield the items of a JSON array that decode."""
-    for row, record in msgspec.json.decode(found, type=list[tuple[int, msgspec.Raw]]):
-        with suppress(msgspec.ValidationError):
-            yield row, msgspec.json.decode(record, type=MemoryRecord)
-
-
 class IndexedTables(NamedTuple):
     """Tables that an index reads: those of the items, or those of the turns of conversations."""
 
@@ -119,6 +108,7 @@ class IndexQueries(ABC):
     """Queries of one index; see `store.vectors.index.MemorySource`."""
 
     tables = ITEM_TABLES
+    damaged: DamageNotes  # found by these queries
 
     @abstractmethod
     def _read(self, query: Callable[[apsw.Connection], T]) -> T: ...
@@ -191,35 +181,38 @@ class IndexQueries(ABC):
 
     def list_candidates(self, wanted: MemoryFilter, rows: Sequence[int]) -> list[CandidateRow]:
         """Return those of the rows that match the filter now."""
-        found = self._read_matching(
-            "json_array(row, text, author, session_id, at_ms)", wanted, rows
+        return self._read(
+            lambda c: self._list_matching(
+                c, CandidateRow, "row, text, author, session_id, at_ms", wanted, rows
+            )
         )
-        return [] if found is None else _CANDIDATES_DECODER.decode(found)
 
     def get_memories(
         self, wanted: MemoryFilter, rows: Sequence[int]
     ) -> list[tuple[int, MemoryRecord]]:
         """Return the items of those of the rows that match the filter now."""
-        found = self._read_matching(
-            "CASE WHEN json_valid(record) THEN json_array(row, json(record)) END", wanted, rows
-        )
-        try:
-            return [] if found is None else _ITEMS_DECODER.decode(found)
-        except msgspec.ValidationError:  # of one; the listing of its principal names it
-            return list(_sound_items(found or b"[]"))
 
-    def _read_matching(
-        self, column: str, wanted: MemoryFilter, rows: Sequence[int]
-    ) -> bytes | None:
+        def read(connection: apsw.Connection) -> list[tuple[int, MemoryRecord]]:
+            ids = self._list_matching(connection, list[Any], "row, memory_id", wanted, rows)
+            return get_items(connection, self.tables.items, dict(ids), self.damaged)
+
+        return self._read(read)
+
+    def _list_matching(
+        self,
+        connection: apsw.Connection,
+        kind: type[T],
+        columns: str,
+        wanted: MemoryFilter,
+        rows: Sequence[int],
+    ) -> list[T]:
         where, values = narrow(select_items(), wanted).condition
         # CROSS JOIN fixes the order: SQLite would read all items of the principal first.
         statement = (
-            "SELECT CAST('[' || group_concat(found, ',') || ']' AS BLOB) FROM"  # noqa: S608 - only literals of this package
-            f" (SELECT {column} AS found FROM json_each(?) AS wanted"
-            f" CROSS JOIN {self.tables.items} ON row = wanted.value WHERE {where})"
+            f"SELECT json_array({columns}) AS found FROM json_each(?) AS wanted"  # noqa: S608 - only literals of this package
+            f" CROSS JOIN {self.tables.items} ON row = wanted.value WHERE {where}"
         )
-        found: bytes | None = self._read(lambda c: c.execute(statement, (_json(rows), *values)).get)
-        return found
+        return read_found(connection, kind, statement, (_json(rows), *values))
 
     def find_dimensions(self, embedder: str) -> int | None:
         """Return the size of the newest vector of this embedder; None without one."""
@@ -281,16 +274,8 @@ class IndexQueries(ABC):
         return [item for item in items if item.principal == items[0].principal]
 
     def _read_facts(self, where: str, values: tuple[Any, ...]) -> list[MemoryFacts]:
-        text = self._read(
-            lambda c: (
-                c.execute(
-                    "SELECT CAST('[' || group_concat(found, ',') || ']' AS BLOB) FROM"  # noqa: S608 - only literals of this file
-                    f" (SELECT {self.tables.facts} FROM {self.tables.items} WHERE {where})",
-                    values,
-                ).get
-            )
-        )
-        return [] if text is None else _FACTS_DECODER.decode(text)
+        statement = f"SELECT {self.tables.facts} FROM {self.tables.items} WHERE {where}"  # noqa: S608 - only literals of this package
+        return self._read(lambda c: read_found(c, MemoryFacts, statement, values))
 
     def _read_text(self, statement: str, values: Sequence[Any]) -> str:
         return self._read(lambda c: c.execute(statement, tuple(values)).get) or ""
@@ -331,12 +316,14 @@ def find_text_damage(connection: apsw.Connection, tables: IndexedTables) -> str:
     if missing:
         return f"{missing} entries are missing"
     sample = connection.execute(
-        f"SELECT row, lower(text) FROM {tables.items} WHERE {tables.is_whole}"  # noqa: S608 - only literals of this package
+        f"SELECT row, CAST(lower(text) AS BLOB) FROM {tables.items} WHERE {tables.is_whole}"  # noqa: S608 - only literals of this package
         f" AND row IN (SELECT row FROM {tables.indexed} ORDER BY random() LIMIT ?)",
         (PROVED_ENTRIES,),
     ).fetchall()
     for row, text in sample:
-        for word in sorted(set(_WORD.findall(str(text or ""))))[-PROVED_WORDS:]:
+        for word in sorted(
+            set(_WORD.findall(cast("bytes", text).decode("utf-8", "replace") if text else ""))
+        )[-PROVED_WORDS:]:
             found = connection.execute(
                 f"SELECT 1 FROM {tables.text} WHERE {tables.text} MATCH ? AND rowid = ?",  # noqa: S608 - only literals of this package
                 (match_any([word]), row),

@@ -10,13 +10,7 @@ indexes and triggers, in `schema`.
 Writing is an upsert: the last writer wins.  A row that must not be overwritten is protected by a
 trigger or a unique index of `schema`; `describe_refusal` translates their errors.
 
-Reading takes one step of SQLite per query: the rows are joined into one JSON array inside the
-database and decoded at once.  Every step releases the interpreter lock and has to win it back
-from a busy event loop, so a step per row would cost more than the rows do.
-
-A record that does not decode costs itself: where the array does not decode, the rows are read one
-by one, those that do not decode are left out, and `Damaged` notes them by table and key.  Their bytes
-stay where they are.  A damaged record grants nothing, since no query finds it.
+Reading and decoding is `decoding`: a record that does not decode costs itself.
 """
 
 from abc import ABC, abstractmethod
@@ -24,8 +18,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
-from itertools import product, starmap
-from typing import Any, Generic, TypeVar, cast, get_args
+from itertools import product
+from typing import Any, Generic, TypeVar, get_args
 
 import apsw
 import msgspec
@@ -76,12 +70,12 @@ from palyra.core.task.schedule import firing_order
 from palyra.core.task.views import TaskCounts
 from palyra.errors import Conflict, IdempotencyConflict, InvalidParams, PalyraError
 from palyra.store.sqlite.connection import BulkInsert, Row, SQLValue
+from palyra.store.sqlite.decoding import NO_LIMIT, DamageNotes, Source, read_found, read_records
 from palyra.store.sqlite.purges import find_work
 
 T = TypeVar("T")
 R = TypeVar("R", bound=Record)
 
-NO_LIMIT = -1  # LIMIT -1 reads every row
 _PAGE = 16  # records of one principal in a queue, after the first
 _ENCODER = msgspec.json.Encoder()
 _PARENT = (
@@ -331,41 +325,26 @@ def list_newest_ids(connection: apsw.Connection) -> list[str]:
     )  # fmt: skip
     found = list[str]()
     for table, column in columns:
-        with suppress(apsw.Error):
+        with suppress(apsw.Error, UnicodeError):
             newest = connection.execute(f"SELECT max({column}) FROM {table}").get  # noqa: S608 - literals of this file
             found += [] if newest is None else [str(newest)]
     return found
 
 
-class Damaged:
-    """Records that did not decode when they were last read, as `table:key`.  Thread-safe."""
-
-    __slots__ = ("_names",)
-
-    def __init__(self) -> None:
-        self._names: dict[str, None] = {}
-
-    def note(self, name: str) -> None:
-        """Add one; at most `MAX_DAMAGED` are kept."""
-        if len(self._names) < MAX_DAMAGED:
-            self._names[name] = None
-
-    def names(self) -> tuple[str, ...]:
-        """Return them, in the order in which they were found."""
-        return tuple(self._names.copy())
-
-
-MAX_DAMAGED = 1_000  # each is an incident
-_UNDECODED = (msgspec.MsgspecError, UnicodeError, RecursionError)
-
-
 class Select(Generic[R]):
     """A SELECT of records of one type, with its WHERE clause under construction."""
 
-    def __init__(self, kind: type[R], table: str | None = None) -> None:
-        """`table` has a column `record`; None: the one in `TABLES`."""
+    def __init__(
+        self, kind: type[R], table: str | None = None, *, key: str = "memory_id", row: str = "rowid"
+    ) -> None:
+        """`table` has a column `record`, a key and a column `row` that identifies a row.
+
+        None: the table in `TABLES`, with its key.
+        """
         self._kind = kind
         self._table = table or TABLES[kind].name
+        self._key = tuple(key.split()) if table else TABLES[kind].key
+        self._row = row
         self._conditions: list[str] = ["TRUE"]
         self._values: list[SQLValue] = []
 
@@ -388,45 +367,17 @@ class Select(Generic[R]):
         return " AND ".join(self._conditions), tuple(self._values)
 
     def read(
-        self, connection: apsw.Connection, order: str, limit: int = NO_LIMIT, *, damaged: Damaged
+        self,
+        connection: apsw.Connection,
+        order: str,
+        limit: int = NO_LIMIT,
+        *,
+        damaged: DamageNotes,
     ) -> list[R]:
         """Return the matching records in this order; those that do not decode go to `damaged`."""
         where, values = self.condition
-        found, rows = connection.execute(
-            "SELECT CAST('[' || group_concat(record, ',') || ']' AS BLOB), count(*) FROM"  # noqa: S608 - only literals of this file
-            f" (SELECT record FROM {self._table} WHERE {where}"
-            f" ORDER BY {order} LIMIT ?)",
-            (*values, limit),
-        ).get
-        if found is None:
-            return []
-        try:
-            records: list[R] = msgspec.json.decode(found, type=list[self._kind])  # type: ignore[name-defined]  # a type chosen at run time
-        except _UNDECODED:
-            return self._read_one_by_one(connection, order, limit, damaged)
-        if len(records) != rows:  # an empty record, or one of several objects with commas
-            return self._read_one_by_one(connection, order, limit, damaged)
-        return records
-
-    def _read_one_by_one(
-        self, connection: apsw.Connection, order: str, limit: int, damaged: Damaged
-    ) -> list[R]:
-        """Return up to `limit` records that decode, whatever is between them."""
-        where, values = self.condition
-        key = ", ".join(TABLES[self._kind].key) if self._kind in TABLES else "memory_id"
-        rows = connection.execute(
-            f"SELECT CAST(record AS BLOB), {key} FROM {self._table} WHERE {where} ORDER BY {order}",  # noqa: S608 - only literals of this file
-            values,
-        )
-        found = list[R]()
-        for record, *keys in rows:
-            if len(found) == limit:
-                break
-            try:
-                found.append(msgspec.json.decode(record, type=self._kind))
-            except _UNDECODED:
-                damaged.note(f"{self._table}:{':'.join(map(str, keys))}")
-        return found
+        source = Source(self._table, self._key, where, values, order, limit, self._row)
+        return read_records(connection, self._kind, source, damaged)
 
 
 def _matching(wanted: RunFilter) -> Select[RunRecord]:
@@ -455,7 +406,7 @@ class Queries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has queri
     def _read(self, query: Callable[[apsw.Connection], T]) -> T:
         """Call the query with a reading connection of this thread.  Raises Unavailable."""
 
-    damaged: Damaged  # found by these queries
+    damaged: DamageNotes  # found by these queries
 
     def _list(self, select: Select[R], order: str, limit: int = NO_LIMIT) -> list[R]:
         return self._read(
@@ -488,12 +439,11 @@ class Queries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has queri
         """
         where, values = _matching(wanted).condition
         statement = (
-            "SELECT run_id FROM (SELECT run_id, iif(json_valid(record), record ->> '$.started_ms', NULL) AS started_ms FROM runs"  # noqa: S608 - only literals of this file
+            "SELECT json_quote(run_id) AS found FROM (SELECT run_id, iif(json_valid(record), record ->> '$.started_ms', NULL) AS started_ms FROM runs"  # noqa: S608 - only literals of this file
             f" WHERE {where} ORDER BY run_id DESC LIMIT ?)"
             " WHERE started_ms IS NOT NULL ORDER BY started_ms DESC, run_id DESC"
         )
-        found = self._read(lambda each: each.execute(statement, (*values, wanted.limit)).fetchall())
-        return list(starmap(str, found))
+        return self._read(lambda c: read_found(c, str, statement, (*values, wanted.limit)))
 
     def list_open_runs(self) -> list[RunRecord]:
         """Every run without a terminal state, oldest first."""
@@ -578,10 +528,9 @@ class Queries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has queri
 
     def find_token_id(self, sha256: str) -> str | None:
         """See `AccessStore.find_token_id`."""
-        found: str | None = self._read(
-            lambda c: c.execute("SELECT token_id FROM tokens WHERE sha256 = ?", (sha256,)).get
-        )
-        return found
+        statement = "SELECT json_quote(token_id) AS found FROM tokens WHERE sha256 = ?"
+        found = self._read(lambda c: read_found(c, str, statement, (sha256,)))
+        return found[0] if found else None
 
     def list_tokens(self) -> list[TokenRecord]:
         """By id, which is the order of creation."""
@@ -647,15 +596,18 @@ class Queries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has queri
         """See `Ledger.sum_usage`."""
         condition, values = _select_usage(wanted).condition
         statement = (
-            f"SELECT {_GROUPS[by]} AS grp, CASE WHEN ?1 THEN at_ms - at_ms % ?1 ELSE 0 END AS begun,"  # noqa: S608 - only literals of this file
-            " max(at_ms), count(*), sum(outcome <> 'completed'), sum(is_estimate),"
-            " sum(cost_usd_micros IS NULL), sum(input_tokens), sum(cached_tokens),"
-            " sum(output_tokens), coalesce(sum(cost_usd_micros), 0)"
-            f" FROM usage WHERE {condition} GROUP BY grp, begun ORDER BY grp, begun LIMIT ?"
+            "SELECT json_array(grp, begun, last, calls, broken, estimates, unpriced, input, cached,"  # noqa: S608 - only literals of this file
+            " output, cost) AS found FROM ("
+            f"SELECT {_GROUPS[by]} AS grp, CASE WHEN ?1 THEN at_ms - at_ms % ?1 ELSE 0 END AS begun,"
+            " max(at_ms) AS last, count(*) AS calls, sum(outcome <> 'completed') AS broken,"
+            " sum(is_estimate) AS estimates, sum(cost_usd_micros IS NULL) AS unpriced,"
+            " sum(input_tokens) AS input, sum(cached_tokens) AS cached,"
+            " sum(output_tokens) AS output, coalesce(sum(cost_usd_micros), 0) AS cost"
+            f" FROM usage WHERE {condition} GROUP BY grp, begun ORDER BY grp, begun LIMIT ?)"
         )
         parameters = (grain_ms or 0, *values, limit)  # a plain ? counts on from ?1
-        rows: list[tuple[Any, ...]] = self._read(
-            lambda connection: connection.execute(statement, parameters).fetchall()
+        rows = self._read(
+            lambda connection: read_found(connection, list[Any], statement, parameters)
         )
         fields = UsageSum.__struct_fields__
         return [UsageSum(**dict(zip(fields, row, strict=True))) for row in rows]
@@ -769,10 +721,9 @@ class Queries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has queri
         statement = (
             f"WITH RECURSIVE p(name) AS ({least} UNION ALL"  # noqa: S608 - the same
             f" SELECT ({least} AND principal > p.name) FROM p WHERE p.name IS NOT NULL)"
-            " SELECT name FROM p WHERE name IS NOT NULL"
+            " SELECT json_quote(name) AS found FROM p WHERE name IS NOT NULL"
         )
-        rows = self._read(lambda connection: connection.execute(statement).fetchall())
-        return list(starmap(str, rows))
+        return self._read(lambda connection: read_found(connection, str, statement))
 
     def _follow(
         self,
@@ -783,8 +734,11 @@ class Queries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has queri
         """Yield the records of a queue in the order of these columns, one and then some at a time."""
         after, size = (-(2**63), ""), 1
         while page := self._list(read(after), columns, size):
-            yield from page
-            after, size = key(page[-1]), _PAGE
+            fresh = [each for each in page if key(each) > after]
+            yield from fresh
+            if not fresh:  # columns of another time than their record: damaged
+                return
+            after, size = key(fresh[-1]), _PAGE
 
     def list_running(self) -> list[TaskRecord]:
         """By id."""
@@ -831,14 +785,11 @@ class Queries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has queri
 
     def count_own_tasks(self) -> dict[str, int]:
         """Open tasks of `OWN_KINDS` by principal."""
-        rows = self._read(
-            lambda connection: connection.execute(
-                "SELECT principal, count(*) FROM tasks WHERE finished_ms IS NULL"
-                " AND kind IN (SELECT value FROM json_each(?)) GROUP BY principal",
-                (_OWN_KINDS,),
-            ).fetchall()
+        statement = (
+            "SELECT json_array(principal, count(*)) AS found FROM tasks WHERE finished_ms IS NULL"
+            " AND kind IN (SELECT value FROM json_each(?)) GROUP BY principal"
         )
-        return dict(cast("list[tuple[str, int]]", rows))
+        return dict(self._read(lambda c: read_found(c, tuple[str, int], statement, (_OWN_KINDS,))))
 
     def find_work(self, removal: WorkRemoval) -> SessionWork:
         """See `TaskStore.find_work`."""
@@ -926,7 +877,7 @@ def _select_usage(wanted: UsageFilter) -> Select[UsageRecord]:
     )
 
 
-def list_unresolved(connection: apsw.Connection, damaged: Damaged) -> list[IncidentRecord]:
+def list_unresolved(connection: apsw.Connection, damaged: DamageNotes) -> list[IncidentRecord]:
     """Return the incidents that an opening journal reports, oldest first."""
     select = Select(IncidentRecord).where("state <> 'resolved'")
     return select.read(connection, "incident_id", damaged=damaged)

@@ -10,7 +10,6 @@ A run is in use, and its tape is kept, while
 """
 
 from collections.abc import Callable
-from itertools import starmap
 from typing import Any, TypeVar
 
 import apsw
@@ -18,6 +17,7 @@ import apsw
 from palyra.core.context.history import MAX_RUNS
 from palyra.core.journal.purged_row import MAX_BYTES
 from palyra.core.journal.retention import InUse, RetentionLimits, RetentionPlan, RunToPrune, Space
+from palyra.store.sqlite.decoding import read_found
 
 T = TypeVar("T")
 Read = Callable[[Callable[[apsw.Connection], T]], T]
@@ -26,8 +26,8 @@ RECORD_BYTES = 512  # of `run.purged`, at most
 INCREMENTAL = 2  # of PRAGMA auto_vacuum
 
 _KEPT = """
-    SELECT p.value ->> '$.run_id' FROM sessions, json_each(sessions.record, '$.pins') AS p
-    UNION SELECT l.value ->> '$.run_id' FROM memories, json_each(memories.lineage) AS l
+    SELECT p.value ->> '$.run_id' FROM sessions, json_each(iif(json_valid(sessions.record), sessions.record, '{}'), '$.pins') AS p
+    UNION SELECT l.value ->> '$.run_id' FROM memories, json_each(iif(json_valid(memories.lineage), memories.lineage, '[]')) AS l
     UNION SELECT iif(json_valid(record), record ->> '$.parent_run_id', NULL) FROM runs
         WHERE iif(json_valid(record), record ->> '$.parent_run_id', NULL) IS NOT NULL AND iif(json_valid(record), record ->> '$.purged_ms', NULL) IS NULL
 """
@@ -36,7 +36,7 @@ _MARKED = """
     SELECT session_id FROM session_checkpoints UNION SELECT session_id FROM sessions WHERE is_purging
 """
 _BUSY_SESSIONS = f"{_RUNNING} UNION {_MARKED}"
-_PINNING = "SELECT session_id FROM sessions WHERE json_array_length(record, '$.pins')"
+_PINNING = "SELECT session_id FROM sessions WHERE NOT json_valid(record) OR json_array_length(record, '$.pins')"
 _ENDED = """
 WITH ended AS (
     SELECT run_id, session_id, iif(json_valid(record), record ->> '$.finished_ms', NULL) AS at_ms,
@@ -57,9 +57,9 @@ _NAMED_CHECKPOINTS = """
     WHERE iif(json_valid(record), record ->> '$.checkpoint_id', NULL) IS NOT NULL
 """
 _CANDIDATES = f"""{_ENDED}
-SELECT run_id, at_ms,
+SELECT json_array(run_id, at_ms,
     session_id IN ({_BUSY_SESSIONS}) OR run_id IN ({_KEPT})
-        OR (age <= {MAX_RUNS} AND session_id IN active) AS is_kept
+        OR (age <= {MAX_RUNS} AND session_id IN active)) AS found
 FROM ended WHERE at_ms <= :until_ms ORDER BY at_ms, run_id
 """  # noqa: S608 - literals of this file
 
@@ -99,7 +99,8 @@ class RetentionQueries:
 
         def query(connection: apsw.Connection) -> InUse:
             def find(statement: str, **values: int) -> frozenset[str]:
-                return frozenset(starmap(str, connection.execute(statement, values)))
+                kept = f"WITH kept (owner) AS ({statement}) SELECT json_quote(owner) AS found FROM kept"  # noqa: S608 - literals of this file
+                return frozenset(read_found(connection, str, kept, values))
 
             return InUse(
                 held=find(f"{_MARKED} UNION {_PINNING}"),
@@ -142,7 +143,7 @@ def _plan_runs(
     }
     runs: list[RunToPrune] = []
     kept = 0
-    rows: list[tuple[str, int, int]] = connection.execute(_CANDIDATES, bounds).fetchall()  # type: ignore[assignment]  # untyped rows
+    rows = read_found(connection, tuple[str, int, int], _CANDIDATES, bounds)
     for run_id, at_ms, is_kept in rows:
         if at_ms > old_ms and excess <= 0:
             break

@@ -586,6 +586,48 @@ CREATE TRIGGER schedule_is_not_for_a_purged_session BEFORE INSERT ON schedules
     BEGIN SELECT RAISE(ABORT, 'the session was purged; its purge stands'); END;
 """
 
+_DAMAGE = """
+CREATE TABLE quarantine (          -- rows that were damaged, as they were found
+    row INTEGER PRIMARY KEY AUTOINCREMENT,
+    name TEXT NOT NULL UNIQUE,     -- table and key
+    at_ms INTEGER NOT NULL,
+    why TEXT NOT NULL,
+    columns TEXT NOT NULL,         -- JSON array of SQL literals
+    record BLOB NOT NULL
+) STRICT;
+
+-- A damaged event has no text, and costs no other row its own.
+DROP VIEW turn_items;
+CREATE VIEW turn_items AS          -- turns in the form of memories
+SELECT
+    row, run_id || '/' || seq AS memory_id, principal, 'turn' AS kind, text, 'principal' AS scope,
+    channel, session_id, author, at_ms, '[]' AS tags, '' AS text_hash, at_ms AS valid_from_ms,
+    NULL AS expires_ms, NULL AS superseded_by, NULL AS superseded_ms, 0 AS never_recall, chars,
+    (SELECT max(n.row) FROM turns AS n WHERE n.session_id = i.session_id AND n.row < i.row
+        AND NOT n.is_output AND NOT i.is_output) AS previous_row,
+    (SELECT min(n.row) FROM turns AS n WHERE n.session_id = i.session_id AND n.row > i.row
+        AND NOT n.is_output AND NOT i.is_output) AS next_row,
+    json_object('memory_id', run_id || '/' || seq, 'principal', principal, 'kind', 'turn',
+        'text', text, 'session_id', session_id, 'author', author, 'at_ms', at_ms,
+        'source', 'conversation', 'lineage', json_array(
+            json_object('run_id', run_id, 'first_seq', seq, 'last_seq', seq)),
+        'trust', trust, 'valid_from_ms', at_ms, 'text_hash', '', 'created_ms', at_ms,
+        'changed_ms', at_ms, 'changed_by', principal) AS record
+FROM (
+    SELECT t.*, e.principal, e.at_ms,
+        iif(json_valid(CAST(e.data AS TEXT)), substr(coalesce(CAST(e.data AS TEXT) ->> '$.text',
+            CAST(e.data AS TEXT) ->> '$.output'), 1, 16384), NULL) AS text,
+        iif(s.channel IS NULL, '', json_array(s.channel, s.conversation_id)) AS channel,
+        CASE WHEN t.is_output THEN 'tool' WHEN t.is_user THEN 'user' ELSE 'assistant' END AS author,
+        CASE WHEN t.is_output THEN iif(json_valid(CAST(e.data AS TEXT)),
+                coalesce(CAST(e.data AS TEXT) ->> '$.trust', 'external_untrusted'),
+                'external_untrusted')
+            WHEN t.is_user THEN 'trusted_local' ELSE 'mixed' END AS trust
+    FROM turns AS t CROSS JOIN tape AS e ON e.run_id = t.run_id AND e.seq = t.seq
+        CROSS JOIN sessions AS s ON s.session_id = t.session_id
+) AS i;
+"""
+
 MIGRATIONS: tuple[str, ...] = (  # the n-th leads to version n
     _TAPES_AND_RECORDS,
     _RULES,
@@ -604,6 +646,7 @@ MIGRATIONS: tuple[str, ...] = (  # the n-th leads to version n
     _BRANCHES,
     _SHARES,
     _REMOVED_WORK,
+    _DAMAGE,
 )
 SCHEMA_VERSION = len(MIGRATIONS)
 

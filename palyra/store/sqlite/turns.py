@@ -26,6 +26,7 @@ from palyra.core.journal.records import (
 )
 from palyra.core.memory.fields import search_fields
 from palyra.store.sqlite.connection import BulkInsert
+from palyra.store.sqlite.decoding import DamageNotes
 from palyra.store.sqlite.memories import read_rows, recreate_text_index
 from palyra.store.sqlite.memory_search import IndexedTables, IndexQueries, MemoryChanges
 
@@ -79,8 +80,11 @@ class TurnQueries(IndexQueries):
         is_whole="(SELECT position FROM turn_mark) >= (SELECT coalesce(max(position), 0) FROM tape)",
     )
 
-    def __init__(self, read: Callable[[Callable[[apsw.Connection], T]], T]) -> None:
+    def __init__(
+        self, read: Callable[[Callable[[apsw.Connection], T]], T], damaged: DamageNotes
+    ) -> None:
         self._call = read
+        self.damaged = damaged
 
     def _read(self, query: Callable[[apsw.Connection], T]) -> T:
         return self._call(query)  # type: ignore[arg-type, return-value]  # generic in its call

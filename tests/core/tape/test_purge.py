@@ -17,7 +17,7 @@ from palyra.core.tape.purge import (
     claim,
     find_fault,
 )
-from palyra.errors import Purged
+from palyra.errors import Damaged, Purged
 from tests.rows import every_row
 from tests.store.kit import row
 
@@ -106,8 +106,8 @@ def test_no_event_looks_purged(kind: str) -> None:
 
 
 def test_a_damaged_payload_is_not_purged() -> None:
-    """Another payload that does not fit its kind raises as before."""
-    with pytest.raises(msgspec.ValidationError):
+    """Another payload that does not fit its kind is damaged."""
+    with pytest.raises(Damaged):
         decode_event(RunPurged.KIND, b"{}")
 
 

@@ -1,5 +1,6 @@
 """Records that do not decode: each costs itself alone, and is named."""
 
+from contextlib import closing
 from pathlib import Path
 
 import apsw
@@ -7,8 +8,9 @@ import msgspec
 import pytest
 
 from palyra.core.journal.changes import Change
+from palyra.core.journal.damaged_row import make_mark
 from palyra.store.sqlite.journal import SqliteJournal
-from tests.store.kit import agent, sqlite_journal, token
+from tests.store.kit import agent, row, rows, sqlite_journal, token
 from tests.store.test_contract_tasks import ids, task
 
 pytestmark = pytest.mark.real
@@ -43,6 +45,24 @@ def test_a_damaged_task_costs_itself_alone(tmp_path: Path, text: str) -> None:
     assert ["tsk_2", "tsk_3"] == ids(claimable)
     assert store.find_task("tsk_1") is None
     assert ("tasks:tsk_1",) == store.list_damaged()
+    store.close()
+
+
+def test_a_damaged_event_costs_itself_alone(tmp_path: Path) -> None:
+    """Readers get a mark in its place and it is named; verification reads the stored bytes."""
+    store = sqlite_journal(tmp_path)
+    store.open()
+    assert [None] == store.commit([rows("run_a", 0, 3)])
+    with closing(apsw.Connection(str(store.path))) as connection:
+        connection.execute("DROP TRIGGER tape_is_never_updated")
+        connection.execute("UPDATE tape SET data = CAST('{bro' AS BLOB) WHERE seq = 1")
+    found = [each.data for each in store.read_tape("run_a", after_seq=-1, limit=9).rows]
+    assert [row("run_a", 0).data, make_mark(b"{bro"), row("run_a", 2).data] == found
+    assert found == [each.row.data for each in store.read_chain("run_a", after_seq=-1, limit=9)]
+    assert ("tape:run_a:1",) == store.list_damaged()
+    broken = store.verify("run_a").first_break
+    assert broken is not None
+    assert ("edited", 1) == (broken.kind, broken.seq)
     store.close()
 
 

@@ -6,7 +6,8 @@ from typing import Any, TypeVar
 import apsw
 
 from palyra.core.journal.changes import RunFilter
-from palyra.store.sqlite.queries import Damaged, Queries
+from palyra.store.sqlite.decoding import DamageNotes
+from palyra.store.sqlite.queries import Queries
 from palyra.store.sqlite.schema import migrate
 from tests.rows import every_row
 
@@ -16,7 +17,7 @@ T = TypeVar("T")
 class TracedQueries(Queries):
     """Queries of an empty journal, with the plan of each statement."""
 
-    damaged = Damaged()
+    damaged = DamageNotes()
 
     def __init__(self) -> None:
         self.connection = apsw.Connection(":memory:")

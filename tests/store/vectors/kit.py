@@ -16,6 +16,7 @@ from palyra.core.memory.vectors import StoredVector, VectorSpace, quantise
 from palyra.store.files.disk import REAL_DISK
 from palyra.store.sqlite import memories
 from palyra.store.sqlite.connection import open_writer, transaction
+from palyra.store.sqlite.decoding import DamageNotes
 from palyra.store.sqlite.memory_search import MemorySearchQueries, append_vectors
 from palyra.store.sqlite.schema import migrate
 from palyra.store.vectors.index import Found, MemoryIndex
@@ -28,6 +29,8 @@ EMBEDDER = VectorSpace("test/words", DIMENSIONS)
 
 
 class MemoryFile(MemorySearchQueries):
+    damaged = DamageNotes()
+
     """Items in one file, read and written by one connection."""
 
     def __init__(self, folder: Path) -> None:

@@ -209,7 +209,7 @@ class AnswerReader:
         yield Text(text)
 
     def _turn_started(self, row: TapeRow) -> Iterator[Part]:
-        event = msgspec.json.decode(row.data, type=ev.TurnStarted)
+        event = ev.decode_row(row, ev.TurnStarted)
         if len(self._streamed) > len(self._withdrawn):
             self._withdrawn = self._streamed
         self._turn, self._streamed = ev.turn_item(event.turn, event.attempt), ""
@@ -219,7 +219,7 @@ class AnswerReader:
         return iter(())
 
     def _turn_completed(self, row: TapeRow) -> Iterator[Part]:
-        event = msgspec.json.decode(row.data, type=ev.TurnCompleted)
+        event = ev.decode_row(row, ev.TurnCompleted)
         if not event.text.startswith(self._streamed):
             raise Unavailable("deltas of this stream were lost; fetch the run by its id")
         yield from self._stream(event.text[len(self._streamed) :])
@@ -231,7 +231,7 @@ class AnswerReader:
         self.usage = self.usage.plus(event.usage)
 
     def _message_completed(self, row: TapeRow) -> Iterator[Part]:
-        event = msgspec.json.decode(row.data, type=ev.MessageCompleted)
+        event = ev.decode_row(row, ev.MessageCompleted)
         self._calls = event.calls
         if self._is_strict or not self.text.strip():
             self._held = event.text if self._is_strict else event.text.removeprefix(self._answer)
@@ -244,7 +244,7 @@ class AnswerReader:
     # --- calls
 
     def _proposed(self, row: TapeRow) -> Iterator[Part]:
-        event = msgspec.json.decode(row.data, type=ev.ToolProposed)
+        event = ev.decode_row(row, ev.ToolProposed)
         if event.executor == CLIENT:  # part of the end, unless it needs an approval
             return
         yield self._note(
@@ -254,7 +254,7 @@ class AnswerReader:
         )
 
     def _asked(self, row: TapeRow) -> Iterator[Part]:
-        event = msgspec.json.decode(row.data, type=ev.ApprovalRequested)
+        event = ev.decode_row(row, ev.ApprovalRequested)
         call_id = event.call_id or event.approval_id  # an approval of a budget has no call
         if call_id not in self.server_calls:
             self._note(
@@ -271,17 +271,17 @@ class AnswerReader:
         return iter(())
 
     def _answered(self, row: TapeRow) -> Iterator[Part]:
-        event = msgspec.json.decode(row.data, type=ev.ApprovalResolved)
+        event = ev.decode_row(row, ev.ApprovalResolved)
         status = {"allow": "allowed", "deny": "denied", "abort": "aborted"}[event.decision]
         yield from self._change(event.call_id or event.approval_id, status=status)
 
     def _completed(self, row: TapeRow) -> Iterator[Part]:
-        event = msgspec.json.decode(row.data, type=ev.ToolCompleted)
+        event = ev.decode_row(row, ev.ToolCompleted)
         changes = {"status": event.status, "output": event.output, "error": event.error or ""}
         return self._change(event.call_id, is_news=False, **changes)
 
     def _attested(self, row: TapeRow) -> Iterator[Part]:
-        event = msgspec.json.decode(row.data, type=ev.ToolAttested)
+        event = ev.decode_row(row, ev.ToolAttested)
         return self._change(event.call_id, status=str(event.attestation.get("status", HANDED_OVER)))
 
     def _note(self, call: ServerCall) -> ServerCall:
@@ -305,13 +305,13 @@ class AnswerReader:
     # --- start and end
 
     def _accepted(self, row: TapeRow) -> Iterator[Part]:
-        event = msgspec.json.decode(row.data, type=ev.RunAccepted)
+        event = ev.decode_row(row, ev.RunAccepted)
         must_call = event.brief is not None and bool(event.brief.must_call)
         self.created_ms, self._is_strict = row.at_ms, event.json_mode or must_call
         return iter(())
 
     def _done(self, row: TapeRow) -> Iterator[Part]:
-        event = msgspec.json.decode(row.data, type=ev.RunDone)
+        event = ev.decode_row(row, ev.RunDone)
         is_own = not event.cause or event.cause in OWN_WORDS
         refusal = "" if is_own or not self._held else event.missing
         if not refusal:
@@ -333,14 +333,14 @@ class AnswerReader:
         return "length" if event.cause in {"max_tokens", "cut_off", "turn_cap"} else "stop"
 
     def _failed(self, row: TapeRow) -> Iterator[Part]:
-        event = msgspec.json.decode(row.data, type=ev.RunFailed)
+        event = ev.decode_row(row, ev.RunFailed)
         reason = f"{event.reason}: {event.action}" if event.action else event.reason
         ended = AnswerEnded(finish="stop", failure_class=event.failure_class, reason=reason)
         self._uncommitted.append((row.seq, ended))
         return iter(())
 
     def _cancelled(self, row: TapeRow) -> Iterator[Part]:
-        event = msgspec.json.decode(row.data, type=ev.RunCancelled)
+        event = ev.decode_row(row, ev.RunCancelled)
         reason = f"the run was cancelled by {event.by}" + (f": {event.reason}" * bool(event.reason))
         ended = AnswerEnded(finish="stop", failure_class="run_cancelled", reason=reason)
         self._uncommitted.append((row.seq, ended))

@@ -21,7 +21,7 @@ from palyra.core.session.continuation import continues_conversation, open_calls
 from palyra.core.session.fork import InheritedView
 from palyra.core.tape import events as ev
 from palyra.core.tape.events import ApprovalMode, Budget
-from palyra.errors import IllegalState, InvalidParams, NotFound, PalyraError, Purged, TooLarge
+from palyra.errors import IllegalState, InvalidParams, NotFound, PalyraError, TooLarge, Unreadable
 from palyra.net.api.method import Backend, Id
 from palyra.net.api.methods.run import Amounts
 from palyra.net.http.compat.answer import AnswerEnded, AnswerReader, Part, RunNote
@@ -305,7 +305,7 @@ async def read_previous(backend: Backend, caller: Caller, run_id: str | None) ->
         raise IllegalState("that response is not complete yet", field="previous_response_id")
     try:
         held = await backend.gateway.read_conversation(caller, run_id)
-    except Purged as error:
+    except Unreadable as error:
         raise NotFound(error.message, field="previous_response_id") from None
     return PreviousResponse(record=record, held=held, called=open_calls(held.messages))
 
