@@ -21,6 +21,7 @@ from palyra.core.journal.records import (
     WorkRemoval,
 )
 from palyra.core.session.purge import SessionWork
+from palyra.store.sqlite.decoding import read_found
 
 _TOMBSTONE = "palyra_tombstone"  # the SQL function
 _OLD_INCIDENTS = """
@@ -46,17 +47,17 @@ _HAS_KEY = """
 (?3 IS NOT NULL AND CASE WHEN json_valid(record) THEN record ->> '$.payload.session_key' = ?3 END)
 """
 _SCHEDULES_OF = f"""
-SELECT schedule_id FROM schedules
+SELECT json_quote(schedule_id) AS found FROM schedules
 WHERE principal = ?2 AND (?1 IS NULL OR {_HAS_KEY} OR {_IS_ABOUT}) ORDER BY schedule_id
 """  # noqa: S608 - literals
 _TASKS_OF = f"""
-SELECT task_id FROM tasks
+SELECT json_quote(task_id) AS found FROM tasks
 WHERE principal = ?2 AND (?1 IS NULL OR {_HAS_KEY} OR {_IS_ABOUT}
     OR substr(firing, 1, instr(firing, '@') - 1) IN (SELECT value FROM json_each(?4)))
 ORDER BY task_id
 """  # noqa: S608 - literals
 _CONTINUING = """
-SELECT schedule_id FROM schedules WHERE NOT is_removed
+SELECT json_quote(schedule_id) AS found FROM schedules WHERE NOT is_removed
     AND schedule_id IN (SELECT substr(firing, 1, instr(firing, '@') - 1) FROM tasks
         WHERE task_id IN (SELECT value FROM json_each(?1)))
     AND schedule_id NOT IN (SELECT value FROM json_each(?2)) ORDER BY schedule_id
@@ -123,10 +124,10 @@ def find_work(connection: apsw.Connection, removal: WorkRemoval) -> SessionWork:
     if removal.session_id is not None:
         ids = _json(_ids_of(connection, removal.session_id))
     values = (ids, removal.principal, removal.key)
-    schedules = [each for (each,) in connection.execute(_SCHEDULES_OF, values)]
-    tasks = [each for (each,) in connection.execute(_TASKS_OF, (*values, _json(schedules)))]
-    continuing = connection.execute(_CONTINUING, (_json(tasks), _json(schedules)))
-    return SessionWork(tasks, schedules, tuple(each for (each,) in continuing))
+    schedules = read_found(connection, str, _SCHEDULES_OF, values)
+    tasks = read_found(connection, str, _TASKS_OF, (*values, _json(schedules)))
+    continuing = read_found(connection, str, _CONTINUING, (_json(tasks), _json(schedules)))
+    return SessionWork(tasks, schedules, tuple(continuing))
 
 
 def _remove_work(connection: apsw.Connection, removal: WorkRemoval) -> None:
@@ -141,8 +142,8 @@ def _remove_work(connection: apsw.Connection, removal: WorkRemoval) -> None:
 
 def _ids_of(connection: apsw.Connection, session_id: str) -> list[str]:
     """Return the ids of the session and of its runs, that of the session first."""
-    runs = connection.execute("SELECT run_id FROM runs WHERE session_id = ?", (session_id,))
-    return [session_id, *(run_id for (run_id,) in runs)]
+    runs = "SELECT json_quote(run_id) AS found FROM runs WHERE session_id = ?"
+    return [session_id, *read_found(connection, str, runs, (session_id,))]
 
 
 def _remove_naming(connection: apsw.Connection, ids: list[str]) -> None:

@@ -586,16 +586,7 @@ CREATE TRIGGER schedule_is_not_for_a_purged_session BEFORE INSERT ON schedules
     BEGIN SELECT RAISE(ABORT, 'the session was purged; its purge stands'); END;
 """
 
-_DAMAGE = """
-CREATE TABLE quarantine (          -- rows that were damaged, as they were found
-    row INTEGER PRIMARY KEY AUTOINCREMENT,
-    name TEXT NOT NULL UNIQUE,     -- table and key
-    at_ms INTEGER NOT NULL,
-    why TEXT NOT NULL,
-    columns TEXT NOT NULL,         -- JSON array of SQL literals
-    record BLOB NOT NULL
-) STRICT;
-
+_DAMAGED_TURNS = """
 -- A damaged event has no text, and costs no other row its own.
 DROP VIEW turn_items;
 CREATE VIEW turn_items AS          -- turns in the form of memories
@@ -646,7 +637,7 @@ MIGRATIONS: tuple[str, ...] = (  # the n-th leads to version n
     _BRANCHES,
     _SHARES,
     _REMOVED_WORK,
-    _DAMAGE,
+    _DAMAGED_TURNS,
 )
 SCHEMA_VERSION = len(MIGRATIONS)
 

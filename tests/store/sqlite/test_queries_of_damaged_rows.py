@@ -24,6 +24,7 @@ from palyra.core.journal.records import (
     MemoryUseRecord,
     ReflectionRecord,
     SessionCheckpointRecord,
+    WorkRemoval,
 )
 from palyra.core.journal.retention import RetentionLimits
 from palyra.core.memory.vectors import VectorSpace
@@ -50,6 +51,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {  # of a query, or of each; by name
     "list_memories": {"wanted": msgspec.structs.replace(MEMORIES, tags=("x",))},
     "plan": {"limits": RetentionLimits(tapes_ms=1, incidents=1), "limit": 9},
     "list_claimable": {"running": {}},
+    "find_work": {"removal": WorkRemoval(principal="alice", session_id="ses_a", key="ka")},
     "": {
         "wanted": MEMORIES, "words": WORDS, "limit": 9, "now_ms": NOW_MS, "principal": "alice",
         "session_id": "ses_a", "run_id": "run_a", "run_ids": ["run_a", "run_b"], "rows": [1, 2, 3],
