@@ -49,6 +49,7 @@ ARGUMENTS: dict[str, dict[str, Any]] = {  # of a query, or of each; by name
     "list_usage": {"wanted": UsageFilter()},
     "sum_usage": {"wanted": UsageFilter(), "by": "principal"},
     "list_memories": {"wanted": msgspec.structs.replace(MEMORIES, tags=("x",))},
+    "find_in_use": {"since_ms": 1},
     "plan": {"limits": RetentionLimits(tapes_ms=1, incidents=1), "limit": 9},
     "list_claimable": {"running": {}},
     "find_work": {"removal": WorkRemoval(principal="alice", session_id="ses_a", key="ka")},
