@@ -48,7 +48,7 @@ class DamageNotes:
         return tuple(self._names.copy())
 
 
-class Source(NamedTuple):
+class RecordRows(NamedTuple):
     """Rows with a column `record`: a table or view, its key, and the rows that are meant."""
 
     table: str
@@ -63,7 +63,7 @@ class Source(NamedTuple):
 def read_records(
     connection: apsw.Connection,
     kind: type[R],
-    source: Source,
+    source: RecordRows,
     damaged: DamageNotes,
 ) -> list[R]:
     """Return the records of the rows in this order; those that do not decode go to `damaged`."""
@@ -85,7 +85,7 @@ def read_records(
 def _read_one_by_one(
     connection: apsw.Connection,
     kind: type[R],
-    source: Source,
+    source: RecordRows,
     damaged: DamageNotes,
 ) -> list[R]:
     """Return as many records as the limit that decode, whatever is between them."""

@@ -70,7 +70,7 @@ from palyra.core.task.schedule import firing_order
 from palyra.core.task.views import TaskCounts
 from palyra.errors import Conflict, IdempotencyConflict, InvalidParams, PalyraError
 from palyra.store.sqlite.connection import BulkInsert, Row, SQLValue
-from palyra.store.sqlite.decoding import NO_LIMIT, DamageNotes, Source, read_found, read_records
+from palyra.store.sqlite.decoding import NO_LIMIT, DamageNotes, RecordRows, read_found, read_records
 from palyra.store.sqlite.purges import find_work
 
 T = TypeVar("T")
@@ -376,7 +376,7 @@ class Select(Generic[R]):
     ) -> list[R]:
         """Return the matching records in this order; those that do not decode go to `damaged`."""
         where, values = self.condition
-        source = Source(self._table, self._key, where, values, order, limit, self._row)
+        source = RecordRows(self._table, self._key, where, values, order, limit, self._row)
         return read_records(connection, self._kind, source, damaged)
 
 
