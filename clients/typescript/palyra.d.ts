@@ -1830,7 +1830,7 @@ export interface BudgetDelete {
 /** Newest first; `cursor` is the `next_cursor` of the page before. */
 export interface IncidentListParams {
   states?: ("escalated" | "open" | "remediating" | "resolved")[] | null;
-  domain?: "approval" | "edge" | "memory" | "provider" | "run" | "store" | "task" | "tool_runtime" | null;
+  domain?: "approval" | "artifact" | "edge" | "memory" | "provider" | "run" | "store" | "task" | "tool_runtime" | null;
   limit?: number;
   cursor?: string | null;
 }
@@ -1844,7 +1844,7 @@ export interface IncidentPage {
 /** A recorded defect: evidence, number of occurrences, state. */
 export interface IncidentView {
   incident_id: string;
-  domain: "approval" | "edge" | "memory" | "provider" | "run" | "store" | "task" | "tool_runtime";
+  domain: "approval" | "artifact" | "edge" | "memory" | "provider" | "run" | "store" | "task" | "tool_runtime";
   key: string;
   severity: "critical" | "error" | "warning";
   state: "escalated" | "open" | "remediating" | "resolved";
@@ -1877,7 +1877,7 @@ export interface IncidentResolve {
 /** Nothing reads the modes; `mode` sets that of `domain`, or of all, until the daemon stops. */
 export interface HealingModeParams {
   mode?: "auto" | "disabled" | "observe_only" | null;
-  domain?: "approval" | "edge" | "memory" | "provider" | "run" | "store" | "task" | "tool_runtime" | null;
+  domain?: "approval" | "artifact" | "edge" | "memory" | "provider" | "run" | "store" | "task" | "tool_runtime" | null;
 }
 
 /** The mode of self-healing by domain. */
@@ -2816,7 +2816,7 @@ export interface BudgetWarned {
 /** A recorded problem and its resolution; see `core.incident.incident`. */
 export interface IncidentRecord {
   incident_id: string;
-  domain: "approval" | "edge" | "memory" | "provider" | "run" | "store" | "task" | "tool_runtime";
+  domain: "approval" | "artifact" | "edge" | "memory" | "provider" | "run" | "store" | "task" | "tool_runtime";
   key: string;
   severity: "critical" | "error" | "warning";
   summary: string;

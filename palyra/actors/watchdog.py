@@ -16,7 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMappi
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
-from typing import Protocol
+from typing import Any, Protocol
 
 import structlog
 import trio
@@ -108,8 +108,8 @@ class CheckedArtifacts(Protocol):
     """A store of artifacts that remembers the damaged ones it has read."""
 
     @property
-    def damaged(self) -> MutableMapping[str, str]:
-        """Path by digest."""
+    def damaged(self) -> MutableMapping[str, Any]:
+        """Path and fate by digest."""
 
     def check_sample(self, count: int) -> None:
         """Read some of them.  Blocks."""
@@ -249,9 +249,9 @@ class Watchdog:
         if now_s >= self.artifacts_due_s:
             self.artifacts_due_s = now_s + ARTIFACTS_S
             await run_sync(self.artifacts.check_sample, ARTIFACTS)
-        for digest, path in [*self.artifacts.damaged.items()]:
+        for digest, (path, fate) in [*self.artifacts.damaged.items()]:
             try:
-                await self.incidents.report_finding(artifact_damaged(digest, path))
+                await self.incidents.report_finding(artifact_damaged(digest, path, fate))
             except (Unavailable, ActorGone):  # a closed journal: the next sweep
                 return
             del self.artifacts.damaged[digest]  # each later read finds it again

@@ -138,17 +138,15 @@ def inspect_stopped(options: Options) -> list[Check]:
     """Inspect the home of a stopped daemon: one check a part, and the way back if one fails."""
     from palyra.store.backup.inspection import (  # noqa: PLC0415 - a heavy import
         PARTS,
-        Bounds,
         inspect_home,
     )
 
     home = find_home(options.home)
     try:
-        bounds = load_config(options.home, None).retention
-        days, mib = bounds.artifacts_days, bounds.artifacts_mib
+        days = load_config(options.home, None).retention.artifacts_days
     except CommandFailed:  # `check_config` names it
-        days = mib = 0
-    found = inspect_home(home, Bounds(days, mib << 20), STORED_S)
+        days = 0
+    found = inspect_home(home, days, STORED_S)
     if found is None or found.is_meanwhile_running:
         return []
     checks: list[Check] = []

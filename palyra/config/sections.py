@@ -579,6 +579,7 @@ class HealingConfig(Section, frozen=True, kw_only=True):
     provider: Annotated[_DomainMode, _doc("Mode for model providers.")] = "default"
     store: Annotated[_DomainMode, _doc("Mode for the journal.")] = "default"
     memory: Annotated[_DomainMode, _doc("Mode for the memory and its index.")] = "default"
+    artifact: Annotated[_DomainMode, _doc("Mode for stored outputs.")] = "default"
     tool_runtime: Annotated[
         _DomainMode, _doc("Mode for the services that tools need, such as the sandbox.")
     ] = "default"

@@ -800,6 +800,9 @@ class Artifacts(Protocol):
         Raises Unavailable for a damaged one.
         """
 
+    def explain_absence(self, session_id: str, name: str) -> str:
+        """Return why `find` returns nothing, for a person and a model.  Raises Unavailable."""
+
     def count_session(self, session_id: str) -> int:
         """Return the number of artifacts of a session.  Raises Unavailable."""
 

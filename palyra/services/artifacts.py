@@ -55,7 +55,8 @@ class ArtifactService:
         await self._require_session(caller, session_id)
         found = await self._run_blocking(self._artifacts.find, session_id, name)
         if found is None:
-            raise NotFound(f"the session has no artifact {name!r} (any more)", field="artifact")
+            why = await self._run_blocking(self._artifacts.explain_absence, session_id, name)
+            raise NotFound(why, field="artifact")
         artifact, data = found
         page = read_page(data, offset, limit_bytes)
         if page is None:

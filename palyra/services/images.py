@@ -87,7 +87,7 @@ def _keep(
 def _find(artifacts: Artifacts, session_id: str, name: str) -> bytes:
     found = artifacts.find(session_id, name)
     if found is None:
-        raise NotFound(f"the session has no artifact {name[:64]!r}", field="attachments")
+        raise NotFound(artifacts.explain_absence(session_id, name[:64]), field="attachments")
     return found[1]
 
 

@@ -49,12 +49,11 @@ def artifact_read(artifacts: Artifacts, call: ToolCall) -> ToolOutput:
     name = call.arguments["artifact"]
     try:
         found = artifacts.find(call.session_id, name)
+        why = "" if found is not None else artifacts.explain_absence(call.session_id, name)
     except Unavailable as error:
         raise ToolFailure(error.message) from None
     if found is None:
-        raise ToolFailure(
-            f"this conversation has no artifact {name}: it is of another one, or not kept any more"
-        )
+        raise ToolFailure(why)
     artifact, data = found
     if b"\0" in data and media_type_of(data) is not None:
         return ToolOutput(text="", pictures=(data,), trust=artifact.trust)

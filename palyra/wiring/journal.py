@@ -66,8 +66,12 @@ def file_stores(
             return found._replace(find_in_use=store.retention().find_in_use)
         return found
 
+    source = find_source(store)
+    named = {} if source is None else {"find_named": source.find_artifact}
     return (
-        FileArtifacts(data_dir / "artifacts", rules(bounds.artifacts_mib, bounds.artifacts_days)),
+        FileArtifacts(
+            data_dir / "artifacts", rules(bounds.artifacts_mib, bounds.artifacts_days), **named
+        ),
         FileCheckpoints(
             data_dir / "checkpoints", rules(bounds.checkpoints_mib, bounds.checkpoints_days)
         ),

@@ -287,6 +287,15 @@ CELLS = (
         "5 opened memory, 5 would rebuild_vectors",
         "5 opened memory, 5 rebuild_vectors, 65 rebuild_vectors, 185 restart_actor, 425 escalated",
     ),
+    Cell(
+        "artifact",
+        "damage",
+        reporting(kinds.artifact_damaged("ab12", "/h/artifacts/ab12", "missing")),
+        "artifact_damaged",
+        "0 opened artifact",
+        "0 opened artifact, 5 escalated",
+        "0 opened artifact",
+    ),
     Cell("memory", "outage", close_index),
     Cell(
         "tool_runtime",
@@ -319,6 +328,10 @@ CELLS = (
     Cell("edge", "crash_loop", crashing("daemon", "edge", 3), *loop_of("edge")),
 )
 ABSENT = {
+    ("artifact", "hang"): "a read is a part of a call, which has a deadline: the call hangs",
+    ("artifact", "crash"): "the store has no actor of its own: a crash is that of the reader",
+    ("artifact", "crash_loop"): "as for a crash",
+    ("artifact", "outage"): "a full disk is reported by the journal",
     ("approval", "crash"): "a question is a task of its run: the crash is that of the run",
     ("approval", "crash_loop"): "as for a crash",
     ("approval", "damage"): "an approval is an event of a tape: the damage is that of the run",
@@ -342,7 +355,7 @@ REPORTS: tuple[IncidentReport, ...] = (
     kinds.chain_broken(BREAK, BROKEN),
     kinds.journal_restored(RESTORED),
     kinds.journal_refuses("disk full"),
-    kinds.artifact_damaged("ab12", "/h/artifacts/ab12"),
+    kinds.artifact_damaged("ab12", "/h/artifacts/ab12", "missing"),
     kinds.files_lost(FilesLost(found="the journal was removed", copy="/h/saved")),
     kinds.record_damaged("tasks:tsk_1"),
     kinds.outcome_unknown("run_1", "call_1", "shell"),

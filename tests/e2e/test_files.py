@@ -118,9 +118,16 @@ async def test_a_long_output_is_read_whole(daemon: DaemonProcess) -> None:
         assert LONG == await read_whole_output(client, cut, "long")
         call = the_call("artifact_read", artifact=cut.artifact)
         other = await completed(client, (await client.start_run(call)).run_id)
-        assert "this conversation has no artifact" in (other.error or "")
-    kept = list((daemon.home / "artifacts").rglob(cut.artifact))
-    assert [0o600] == [path.stat().st_mode & 0o777 for path in kept]
+        assert "the session has no artifact" in (other.error or "")
+        kept = list((daemon.home / "artifacts").rglob(cut.artifact))
+        assert [0o600] == [path.stat().st_mode & 0o777 for path in kept]
+        kept[0].unlink()
+        with pytest.raises(NotFound, match=f"is missing: restore {kept[0]} from a backup"):
+            await client.read_artifact(first.session_id, cut.artifact)
+        lost = await completed(client, (await client.start_run(call, session_key="long")).run_id)
+        assert "is missing: restore" in (lost.error or "")
+        with pytest.raises(NotFound, match="has no artifact"):
+            await client.read_artifact(first.session_id, "0" * 64)
 
 
 @needs_bubblewrap

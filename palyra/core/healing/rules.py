@@ -113,6 +113,7 @@ RULES: Mapping[str, HealingRule] = {
         ("rebuild_vectors", "rebuild_vectors", "restart_actor"),
         "searches use words until it is built",
     ),
+    "artifact_damaged": HealingRule("artifact", (), "none: a backup has the file"),
     ACTOR_CRASHES: HealingRule("tool_runtime", (), "none: its supervisor has restarted it"),
     "walls_leak": HealingRule("tool_runtime", (), "none: no program is run"),
 }

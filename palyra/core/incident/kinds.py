@@ -132,14 +132,15 @@ def files_lost(lost: FilesLost) -> IncidentReport:
     )
 
 
-def artifact_damaged(digest: str, path: str) -> IncidentReport:
-    """A stored output or picture does not have its digest any more."""
+def artifact_damaged(digest: str, path: str, fate: str) -> IncidentReport:
+    """A stored output or picture does not have its digest any more, or its file is gone."""
     return IncidentReport(
-        domain="store",
+        domain="artifact",
         key=f"artifact_damaged:{digest}",
         severity="error",
-        summary=f"a stored output is damaged on the disk and is not returned: restore {path} from a backup",
-        evidence={"artifact": digest, "path": path},
+        summary=f"a stored output is {fate} and is not returned: restore {path} from a backup "
+        "(`palyra backup restore` makes a home that has it)",
+        evidence={"artifact": digest, "path": path, "fate": fate},
     )
 
 

@@ -387,7 +387,7 @@ class BudgetRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 IncidentDomain = Literal[
-    "run", "task", "approval", "provider", "store", "memory", "tool_runtime", "edge"
+    "run", "task", "approval", "provider", "store", "memory", "artifact", "tool_runtime", "edge"
 ]
 IncidentSeverity = Literal["warning", "error", "critical"]  # the worst last
 IncidentState = Literal["open", "remediating", "resolved", "escalated"]

@@ -37,7 +37,7 @@ from palyra.store.files.checkpoints import FileCheckpoints
 from palyra.store.files.data_directory import is_locked
 from palyra.store.files.disk import REAL_DISK, ReadOnlyFile
 from palyra.store.files.private_files import read_secret
-from palyra.store.files.retention import FolderBounds
+from palyra.store.files.retention import EVICTED, FolderBounds, read_evicted
 from palyra.store.files.skills import SkillStore
 from palyra.store.journal.keys import (
     BOND_NAME,
@@ -70,13 +70,6 @@ _HEX = re.compile(rb"[0-9a-f]{%d}\n?" % KEY_CHARS)
 _MARK = re.compile(rb"[0-9a-f]{1,64} \d{1,18} \d{1,18}\n?")
 # Errors of reading what is damaged: of SQLite, of its texts, of their decoding.
 _DAMAGE = (apsw.Error, msgspec.MsgspecError, ValueError, TypeError, OSError, Unavailable)
-
-
-class Bounds(NamedTuple):
-    """Bounds of the folder of artifacts, within which none is deleted."""
-
-    days: int
-    size_bytes: int
 
 
 class Finding(NamedTuple):
@@ -113,9 +106,10 @@ class Inspection:
             self.report(part, f"{doing}: {error}", remedy)
 
 
-def inspect_home(data_dir: Path, bounds: Bounds, budget_s: float) -> Inspection | None:
+def inspect_home(data_dir: Path, artifacts_days: int, budget_s: float) -> Inspection | None:
     """Inspect a home; None if a daemon runs in it, or none ever did.
 
+    Artifacts of the last `artifacts_days` (0: of all) that no sweep has deleted are expected.
     Stored files are read in a random order until `budget_s` seconds have passed.  Blocks: the
     journal is read as a whole, some hundred MiB a second.
     """
@@ -134,7 +128,7 @@ def inspect_home(data_dir: Path, bounds: Bounds, budget_s: float) -> Inspection 
     deadline_s = time.monotonic() + budget_s
     _check_stored(data_dir, found, lambda: time.monotonic() > deadline_s)
     with found.guard("stored files", "artifacts"):
-        _find_deleted(data_dir, bounds, found)
+        _find_deleted(data_dir, artifacts_days, found)
     found.is_meanwhile_running = is_locked(data_dir)
     return found
 
@@ -515,7 +509,7 @@ def _walk(folder: Path, found: Inspection, *, depth: int = 1) -> Iterator[Path]:
     for path in folder.glob("/".join("*" * depth)):
         if not stat.S_ISREG(path.lstat().st_mode):
             found.report("stored files", f"{path} is no regular file", f"move {path} away")
-        elif not path.name.endswith(".draft"):
+        elif path.name != EVICTED and not path.name.endswith(".draft"):
             yield path
 
 
@@ -532,13 +526,12 @@ def _check_vectors(path: Path, found: Inspection) -> None:
         )
 
 
-def _find_deleted(data_dir: Path, bounds: Bounds, found: Inspection) -> None:
-    """Report artifacts that a tape names, and that no bound has deleted."""
-    folder = data_dir / "artifacts"
-    used = sum(path.stat().st_size for path in _walk(folder, Inspection(), depth=2))
-    if 0 < bounds.size_bytes < 2 * used or not (data_dir / DATABASE).is_file():
+def _find_deleted(data_dir: Path, days: int, found: Inspection) -> None:
+    """Report artifacts that a tape names, and that no sweep has deleted."""
+    if not (data_dir / DATABASE).is_file():
         return
-    since_ms = (time.time() - bounds.days * 86_400) * 1000 if bounds.days else 0
+    folder, evicted = data_dir / "artifacts", dict[str, set[str]]()
+    since_ms = (time.time() - days * 86_400) * 1000 if days else 0
     with _reading(data_dir) as connection:
         for session_id, digest in connection.execute(
             "SELECT DISTINCT session_id, data ->> '$.artifact' FROM ("
@@ -548,7 +541,9 @@ def _find_deleted(data_dir: Path, bounds: Bounds, found: Inspection) -> None:
             (since_ms,),
         ):
             path = folder / str(session_id) / str(digest)
-            if not os.path.lexists(path):
+            if path.parent.name not in evicted:
+                evicted[path.parent.name] = {each.name for each in read_evicted(path.parent)}
+            if digest not in evicted[path.parent.name] and not os.path.lexists(path):
                 found.report("stored files", f"{path}: deleted", f"put {path} back from a backup")
 
 

@@ -2,23 +2,41 @@
 
 import hashlib
 import random
+from collections.abc import Callable
 from contextlib import suppress
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
 from palyra.core.ids import is_id
 from palyra.core.tool.artifacts import Artifact
 from palyra.errors import InvariantBroken, Unavailable
-from palyra.store.files.retention import FolderBounds, Pruned, RetainedFiles
+from palyra.store.files.retention import Evicted, FolderBounds, Pruned, RetainedFiles
+
+# Session and beginning of a digest in; out the digest that its tapes name, and its time.
+FindNamed = Callable[[str, str], tuple[str, int] | None]
+
+
+class Damage(NamedTuple):
+    """A file that does not have its content any more."""
+
+    path: str
+    fate: str
 
 
 class FileArtifacts:
     """`core.ports.Artifacts` in a folder."""
 
-    def __init__(self, root: Path, rules: FolderBounds) -> None:
-        self.damaged: dict[str, str] = {}  # path by digest, found by reads and checks
-        self._files = RetainedFiles(root, rules, lambda name: name.partition("/")[0])
+    def __init__(
+        self, root: Path, rules: FolderBounds, find_named: FindNamed = lambda _session, _name: None
+    ) -> None:
+        self.damaged: dict[str, Damage] = {}  # by digest, found by reads and checks
+        self._files = RetainedFiles(
+            root, rules, lambda name: name.partition("/")[0], remembers=True
+        )
+        self._find_named = find_named
 
     def put(self, artifact: Artifact, data: bytes) -> None:
         """Store the artifact durably; idempotent.  Raises Unavailable."""
@@ -37,6 +55,30 @@ class FileArtifacts:
             return None
         names = [each for each in self._files.names(session_id) if each.startswith(name)]
         return self.read(f"{session_id}/{names[0]}") if len(names) == 1 else None
+
+    def explain_absence(self, session_id: str, name: str) -> str:
+        """Return why `find` returns nothing.  Raises Unavailable.
+
+        An artifact that a tape names and no sweep has deleted is missing, which `damaged` then has.
+        """
+        unknown = f"the session has no artifact {name!r}"
+        if not is_id(session_id, "ses"):
+            return unknown
+        if len([each for each in self._files.names(session_id) if each.startswith(name)]) > 1:
+            return f"the session has more than one artifact {name!r}: give more of its digest"
+        named = self._find_named(session_id, name)
+        digest, at_ms = (name, 0) if named is None else named
+        for each in self._files.list_evicted(session_id):
+            if each.name.startswith(name):
+                return _describe_eviction(each)
+        if named is None:
+            return unknown
+        _, max_age_ms, now_ms, _ = self._files.rules
+        if max_age_ms and at_ms < now_ms() - max_age_ms:  # before evictions were remembered
+            return _describe_eviction(Evicted(digest, at_ms + max_age_ms, "days"))
+        path = str(self._files.root / session_id / digest)
+        self.damaged[digest] = Damage(path, "missing")
+        return f"the file of the artifact {digest} is missing: restore {path} from a backup"
 
     def check_sample(self, count: int) -> None:
         """Read some artifacts, chosen at random; `damaged` has those that are."""
@@ -59,9 +101,10 @@ class FileArtifacts:
         except (msgspec.MsgspecError, UnicodeDecodeError):
             artifact = None
         if artifact is None or hashlib.sha256(data).hexdigest() != digest:
-            self.damaged[digest] = str(self._files.root / name)
+            path = str(self._files.root / name)
+            self.damaged[digest] = Damage(path, "damaged on the disk")
             raise Unavailable(
-                f"the artifact {digest} is damaged on the disk: restore {self.damaged[digest]} from a backup"
+                f"the artifact {digest} is damaged on the disk: restore {path} from a backup"
             )
         return artifact, data
 
@@ -76,3 +119,11 @@ class FileArtifacts:
     def sweep(self, *, is_dry: bool = False) -> Pruned:
         """Evict artifacts over a bound, or only count them.  Raises Unavailable."""
         return self._files.sweep(is_dry=is_dry)
+
+
+def _describe_eviction(each: Evicted) -> str:
+    day = f"{datetime.fromtimestamp(each.at_ms / 1_000, UTC):%Y-%m-%d}"
+    why = "expired" if each.bound == "days" else "made room"
+    return (
+        f"the artifact {each.name} {why} on {day} by retention (retention.artifacts_{each.bound})"
+    )

@@ -9,10 +9,10 @@ All methods block and may be called from any thread.
 
 import os
 import secrets
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from palyra.core.journal.retention import InUse
 from palyra.errors import Unavailable
@@ -20,6 +20,7 @@ from palyra.store.files import private_files
 from palyra.store.files.free_space import cannot_write
 
 SWEEP_MS = 3_600_000  # between two sweeps for old files
+EVICTED = ".evicted"  # names of a folder that sweeps deleted, with time and bound
 _DRAFT = ".draft"
 _FULL = 0.9  # share of the bound that a sweep leaves, so that not every put sweeps
 
@@ -35,6 +36,17 @@ class Pruned(NamedTuple):
 
     files: int
     size_bytes: int
+
+
+Bound = Literal["days", "mib"]  # end of the key of `[retention]`
+
+
+class Evicted(NamedTuple):
+    """A file that a sweep deleted."""
+
+    name: str
+    at_ms: int
+    bound: Bound
 
 
 class FolderBounds(NamedTuple):
@@ -55,11 +67,17 @@ class RetainedFiles:
         root: Path,
         rules: FolderBounds,
         find_owner: Callable[[str], str | None] = lambda _name: None,
+        *,
+        remembers: bool = False,
     ) -> None:
-        """`find_owner` returns the session of a file, None if that is unknown."""
+        """`find_owner` returns the session of a file, None if that is unknown.
+
+        With `remembers` each folder lists what was evicted from it (`list_evicted`).
+        """
         self.root = root
         self.rules = rules
         self._find_owner = find_owner
+        self._remembers = remembers
         # Two threads may update it at once and lose a little; the next sweep counts again.
         self._used_bytes = 0
         self._swept_ms: int | None = None
@@ -115,7 +133,7 @@ class RetainedFiles:
             return []
         except OSError as error:
             raise Unavailable(f"{self.root / folder}: cannot be read: {error.strerror}") from error
-        return sorted(name for name in found if not name.endswith(_DRAFT))
+        return sorted(name for name in found if name != EVICTED and not name.endswith(_DRAFT))
 
     def drop(self, name: str) -> None:
         """Delete the file durably, if it is there.  Raises Unavailable."""
@@ -137,7 +155,7 @@ class RetainedFiles:
         try:
             for path in list(root.iterdir()) if root.is_dir() else ():
                 path.unlink(missing_ok=True)
-                deleted += 1
+                deleted += path.name != EVICTED
             _remove_durably(root)
         except OSError as error:
             raise Unavailable(f"{root}: cannot be deleted: {error}") from error
@@ -160,31 +178,59 @@ class RetainedFiles:
         """
         now_ms = self.rules.now_ms()
         try:
-            evicted, used_bytes = self._choose(now_ms, coming_bytes, writer)
-            for entry in () if is_dry else evicted:
-                entry.path.unlink(missing_ok=True)
+            old, excess, used_bytes = self._choose(now_ms, coming_bytes, writer)
+            if not is_dry:
+                self._evict(old, "days", now_ms)
+                self._evict(excess, "mib", now_ms)
         except OSError as error:
             raise Unavailable(f"{self.root}: cannot be swept: {error}") from error
         if not is_dry:
             self._swept_ms, self._used_bytes = now_ms, used_bytes
+        evicted = (*old, *excess)
         return Pruned(len(evicted), sum(each.size_bytes for each in evicted))
 
-    def _choose(self, now_ms: int, coming_bytes: int, writer: str) -> tuple[list[_Entry], int]:
-        """Return the files to evict, and the bytes of the others.  Raises OSError, Unavailable."""
+    def _evict(self, entries: Sequence[_Entry], bound: Bound, now_ms: int) -> None:
+        """Delete the files; where they are remembered, write that down first, durably."""
+        by_folder: dict[Path, list[str]] = {}
+        for entry in entries if self._remembers else ():
+            line = f"{entry.path.name} {now_ms} {bound}\n"
+            by_folder.setdefault(entry.path.parent, []).append(line)
+        for folder, lines in by_folder.items():
+            descriptor = private_files.open_regular(
+                folder / EVICTED, os.O_WRONLY | os.O_APPEND | os.O_CREAT
+            )
+            with os.fdopen(descriptor, "a", encoding="ascii") as file:
+                file.writelines(lines)
+                file.flush()
+                os.fsync(descriptor)
+        for entry in entries:
+            entry.path.unlink(missing_ok=True)
+
+    def list_evicted(self, folder: str) -> list[Evicted]:
+        """List what was evicted from a folder, oldest first; empty if nothing was remembered."""
+        return read_evicted(self.root / folder)
+
+    def _choose(
+        self, now_ms: int, coming_bytes: int, writer: str
+    ) -> tuple[list[_Entry], list[_Entry], int]:
+        """Return the files over the age, those over the bytes, and the bytes of the others.
+
+        Raises OSError, Unavailable.
+        """
         max_bytes, max_age_ms, _, find_in_use = self.rules
         old_ms = now_ms - max_age_ms if max_age_ms else -1
         in_use = find_in_use(old_ms)
-        evicted, folders = list[_Entry](), dict[Path, list[_Entry]]()
+        old, excess, folders = list[_Entry](), list[_Entry](), dict[Path, list[_Entry]]()
         for entry in self._entries():
             if entry.modified_ms < old_ms and not self._is_in_use(entry, in_use):
-                evicted.append(entry)
+                old.append(entry)
             else:
                 folders.setdefault(entry.path.parent, []).append(entry)
         used = {folder: sum(each.size_bytes for each in has) for folder, has in folders.items()}
         if max_bytes and sum(used.values()) + coming_bytes > max_bytes:
             room = max(0, int(max_bytes * _FULL) - coming_bytes)
-            evicted += self._choose_oldest(folders, used, room, in_use.without(writer))
-        return evicted, sum(used.values())
+            excess += self._choose_oldest(folders, used, room, in_use.without(writer))
+        return old, excess, sum(used.values())
 
     def _choose_oldest(
         self,
@@ -214,7 +260,7 @@ class RetainedFiles:
 
     def _entries(self) -> Iterator[_Entry]:
         for folder, folders, names in os.walk(self.root):
-            for name in names:
+            for name in (each for each in names if each != EVICTED):
                 path = Path(folder) / name
                 with suppress(FileNotFoundError):
                     found = path.stat()
@@ -230,3 +276,18 @@ def _remove_durably(folder: Path) -> None:
         folder.rmdir()
     with suppress(FileNotFoundError, NotADirectoryError):
         private_files.sync_directory(folder.parent)
+
+
+def read_evicted(folder: Path) -> list[Evicted]:
+    """Read the list of what was evicted from a folder; damaged lines are left out.  Raises Unavailable."""
+    try:
+        lines = (folder / EVICTED).read_text(encoding="ascii", errors="replace").splitlines()
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+    except OSError as error:
+        raise Unavailable(f"{folder / EVICTED}: cannot be read: {error.strerror}") from error
+    found = list[Evicted]()
+    for name, at_ms, bound in (line.split(" ") for line in lines if line.count(" ") == 2):  # noqa: PLR2004 - of its three fields
+        if at_ms.isdecimal():
+            found.append(Evicted(name, int(at_ms), "mib" if bound == "mib" else "days"))
+    return found

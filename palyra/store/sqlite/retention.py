@@ -56,6 +56,14 @@ _NAMED_CHECKPOINTS = """
     SELECT DISTINCT iif(json_valid(record), record ->> '$.checkpoint_id', NULL) FROM documents
     WHERE iif(json_valid(record), record ->> '$.checkpoint_id', NULL) IS NOT NULL
 """
+_NAMED_ARTIFACT = """
+SELECT found.value, t.at_ms FROM runs JOIN tape AS t USING (run_id),
+    json_tree(iif(json_valid(CAST(t.data AS TEXT)), CAST(t.data AS TEXT), '{}')) AS found
+WHERE runs.session_id = :session AND instr(t.data, CAST(:name AS BLOB))
+    AND t.kind IN ('tool.completed', 'message.received', 'steer.received')
+    AND found.key = 'artifact' AND found.atom IS NOT NULL AND substr(found.value, 1, length(:name)) = :name
+ORDER BY t.at_ms DESC LIMIT 1
+"""
 _CANDIDATES = f"""{_ENDED}
 SELECT json_array(run_id, at_ms,
     session_id IN ({_BUSY_SESSIONS}) OR run_id IN ({_KEPT})
@@ -110,6 +118,13 @@ class RetentionQueries:
             )
 
         found: InUse = self._read(query)
+        return found
+
+    def find_artifact(self, session_id: str, name: str) -> tuple[str, int] | None:
+        """Return the digest that a tape of the session names, and its time.  Raises Unavailable."""
+        found: tuple[str, int] | None = self._read(
+            lambda c: c.execute(_NAMED_ARTIFACT, {"session": session_id, "name": name}).get
+        )
         return found
 
     def measure(self) -> Space:

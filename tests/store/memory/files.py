@@ -24,6 +24,10 @@ class MemoryArtifacts:
         ]
         return found[0] if len(found) == 1 else None
 
+    def explain_absence(self, session_id: str, name: str) -> str:
+        del session_id
+        return f"the session has no artifact {name!r}"
+
     def count_session(self, session_id: str) -> int:
         return sum(key[0] == session_id for key in self._held)
 
