@@ -27,6 +27,7 @@ import palyra
 from palyra.cli.errors import FAILED, stop_for
 from palyra.cli.event_text import MEANING, narrate
 from palyra.cli.output import open_console, safe
+from palyra.cli.streams import prepare_text
 from palyra.cli.talk import first_error
 from palyra.cli.tape import PUBLIC_KEY_PATH, is_signed, parse_key
 from palyra.client import Client, Inbox, Subscription, TapeEvent, connect, export_run
@@ -279,4 +280,5 @@ def main() -> int:
 
 
 if __name__ == "__main__":
+    prepare_text()
     sys.exit(main())
