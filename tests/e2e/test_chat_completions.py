@@ -354,12 +354,15 @@ def test_an_answer_that_never_fits_says_so(sdk: openai.OpenAI) -> None:
     assert ("", [message.refusal]) == (said(chunks), refusals)
 
 
-def test_a_user_has_one_session(sdk: openai.OpenAI) -> None:
-    """Its earlier messages are known without being sent again."""
-    first = ask(sdk, "/say one", user="ann")
-    second = ask(sdk, "/say two", user="ann")
-    other = ask(sdk, "/say one", user="bob")
-    assert note(first)["session_id"] == note(second)["session_id"] != note(other)["session_id"]
+def test_a_session_by_key(sdk: openai.OpenAI) -> None:
+    """Its earlier messages are known without being sent again; a user is a label, which joins nothing."""
+    ann: Any = {"extra_body": {"palyra": {"session_key": "ann"}}}
+    first = ask(sdk, "/say one", **ann)
+    second = ask(sdk, "/say two", **ann)
+    labelled = [ask(sdk, "/say one", user="ann") for _ in range(2)]
+    sessions = {note(made)["session_id"] for made in (first, *labelled)}
+    assert (3, note(first)["session_id"]) == (len(sessions), note(second)["session_id"])
+    assert labelled[0].usage == labelled[1].usage
     assert first.usage is not None
     assert second.usage is not None
     assert second.usage.prompt_tokens > first.usage.prompt_tokens
@@ -404,7 +407,7 @@ REFUSED: list[tuple[type[openai.APIStatusError], str, dict[str, Any]]] = [
         "invalid_params",
         {"messages": [{"role": "tool", "tool_call_id": "c", "content": "x"}]},
     ),
-    (openai.BadRequestError, "unsupported_parameter", {"extra_body": {"colour": "red"}}),
+    (openai.BadRequestError, "invalid_params", {"extra_body": {"palyra": {"colour": "red"}}}),
     (openai.BadRequestError, "invalid_params", {"temperature": 9}),
     (openai.BadRequestError, "unsupported_parameter", {"n": 2}),
     (openai.BadRequestError, "unsupported_parameter", {"logprobs": True}),
@@ -421,7 +424,7 @@ REFUSED: list[tuple[type[openai.APIStatusError], str, dict[str, Any]]] = [
         },
     ),
     (openai.BadRequestError, "invalid_params", {"tools": [WEATHER, WEATHER]}),
-    (openai.BadRequestError, "context_overflow", {"text": "/fail context_overflow"}),
+    (openai.BadRequestError, "context_length_exceeded", {"text": "/fail context_overflow"}),
     (openai.InternalServerError, "auth", {"text": "/fail auth"}),
     (openai.NotFoundError, "not_found", {"extra_body": {"palyra": {"session_id": "ses_x"}}}),
 ]
@@ -436,7 +439,7 @@ def test_refusals_are_typed(
     change: dict[str, Any],
     form: str,
 ) -> None:
-    """A status, a type and our own code; before the first piece also for a stream."""
+    """A status, a type and a code; before the first piece also for a stream."""
     text = change.get("text", "hello")
     asked = {"model": "scripted", "messages": [{"role": "user", "content": text}], **change}
     asked.pop("text", None)
@@ -451,7 +454,7 @@ def test_a_wrong_token_is_refused(daemon: DaemonProcess, sdk: openai.OpenAI) -> 
     """The answer does not repeat it."""
     with pytest.raises(openai.AuthenticationError) as refused:
         ask(sdk.with_options(api_key="pal_wrong"), "hello")
-    assert "unauthenticated" == refused.value.code
+    assert "invalid_api_key" == refused.value.code
     assert "pal_wrong" not in refused.value.response.text
 
 

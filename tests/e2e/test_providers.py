@@ -91,7 +91,7 @@ async def test_a_delta_is_passed_on_before_the_provider_has_finished(tmp_path: P
 # What the provider answers, the status of ours, our code, and how often it is asked.
 FAILURES = [
     (refusal(401, {"error": {"message": "bad key"}}), 502, "auth"),
-    (refusal(402, {}), 502, "quota"),
+    (refusal(402, {}), 429, "quota"),
     (refusal(403, b""), 502, "auth"),
     (refusal(400, {"error": {"code": "context_length_exceeded"}}), 400, "context_overflow"),
     (refusal(400, {"error": {"code": "content_filter"}}), 400, "content_policy"),
@@ -108,7 +108,7 @@ async def test_failures_without_a_retry(tmp_path: Path) -> None:
         told = [await ask(daemon) for _ in FAILURES]
         assert 200 == (await ask(daemon))[0]
     assert [(status, code) for _, status, code in FAILURES] == [
-        (status, answer["error"]["code"]) for status, answer in told
+        (status, answer["error"]["palyra"]["code"]) for status, answer in told
     ]
     assert len(FAILURES) + 1 == len(served.bodies)
 

@@ -157,7 +157,7 @@ def test_a_finished_response_does_not_stream_again(sdk: openai.OpenAI) -> None:
 @pytest.mark.parametrize(
     ("content", "field"),
     [
-        ([{"type": "input_file", "file_id": "x"}], "input[0].content[0].type"),
+        ([{"type": 5}], "input[0].content[0].type"),
         ([{"type": "input_text", "text": 5}], "input[0].content[0].text"),
         ([7], "input[0].content[0]"),
         (7, "input[0].content"),
@@ -283,13 +283,16 @@ async def test_a_response_in_progress_can_be_cancelled(
         assert "cancelled" == (await client.get_run(started.run_id)).state
 
 
+SAME, LOOK = ({"palyra": {"session_key": key}} for key in ("again", "look"))
+
+
 def test_chat_that_is_sent_again_is_not_there_twice(sdk: openai.OpenAI) -> None:
-    """A client that sends everything with each request, as most do, in a session of its user."""
+    """A client that sends everything with each request, as most do, in a session that it names."""
     messages: list[Any] = []
     sizes: list[int] = []
     for number in range(4):
         messages.append({"role": "user", "content": f"/say answer {number}"})
-        made = sdk.chat.completions.create(model="scripted", messages=messages, user="again")
+        made = sdk.chat.completions.create(model="scripted", messages=messages, extra_body=SAME)
         assert made.usage is not None
         sizes.append(made.usage.prompt_tokens)
         messages.append({"role": "assistant", "content": made.choices[0].message.content})
@@ -298,7 +301,7 @@ def test_chat_that_is_sent_again_is_not_there_twice(sdk: openai.OpenAI) -> None:
     other = sdk.chat.completions.create(
         model="scripted",
         messages=[*messages[:2], {"role": "user", "content": "/say other"}],
-        user="again",
+        extra_body=SAME,
     )
     assert other.usage is not None
     assert sizes[1] == pytest.approx(other.usage.prompt_tokens, abs=2)
@@ -312,7 +315,7 @@ async def test_a_picture_that_is_sent_again_is_not_there_twice(
     look = {"type": "text", "text": "/say seen"}
     messages: Any = [{"role": "user", "content": [look, picture]}]
     for number in range(2):
-        made = sdk.chat.completions.create(model="scripted", messages=messages, user="look")
+        made = sdk.chat.completions.create(model="scripted", messages=messages, extra_body=LOOK)
         messages.append({"role": "assistant", "content": made.choices[0].message.content})
         messages.append({"role": "user", "content": f"/say {number}"})
     async with daemon.connect() as client:
@@ -374,7 +377,7 @@ def test_no_answer_is_a_refusal(sdk: openai.OpenAI) -> None:
     ],
 )
 def test_a_session_has_one_name(sdk: openai.OpenAI, more: Any, field: str) -> None:
-    """A second name is refused; `user` is then a label."""
+    """A second name is refused; `user` is a label."""
     first = ask(sdk, "/say one", user="ann")
     after = ask(sdk, "/say two", previous_response_id=first.id, user="bob")
     assert note(first)["session_id"] == note(after)["session_id"]

@@ -79,6 +79,7 @@ class RunNote(Answered, frozen=True, kw_only=True):
     session_id: str
     model: str = ""  # of the last turn, by its whole name
     tool_calls: list[ServerCall] = []
+    ignored: list[str] = []  # places of the request without effect
     partial: str = ""  # why the answer is not whole
     reason: str = ""
 

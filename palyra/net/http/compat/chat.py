@@ -3,14 +3,14 @@
 Source: https://platform.openai.com/docs/api-reference/chat.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
 
 from palyra.core.journal.records import Usage
 from palyra.core.model.messages import ProposedCall, Sampling
-from palyra.core.model.request_options import ANY_TOOL
+from palyra.core.model.request_options import ANY_TOOL, ClientTool
 from palyra.errors import InvalidParams, PalyraError
 from palyra.net.http.compat import http_exchange
 from palyra.net.http.compat.answer import (
@@ -26,11 +26,10 @@ from palyra.net.http.compat.answer import (
     Text,
 )
 from palyra.net.http.compat.conversation import (
-    Attachment,
     ChatInput,
+    Content,
     Conversation,
     parse_arguments,
-    picture_of_url,
 )
 from palyra.net.http.compat.errors import Unsupported, error_body
 from palyra.net.http.compat.model_names import ModelTarget
@@ -42,6 +41,10 @@ from palyra.net.http.compat.params import (
     Temperature,
     ToolName,
     client_tool,
+    custom_call,
+    custom_input,
+    custom_tool,
+    name_hints,
     read_schema,
     read_stop,
     refuse_unless_neutral,
@@ -50,33 +53,28 @@ from palyra.net.http.compat.run_request import CompatAnswer, Extension, RunReque
 from palyra.net.protocol.params import Params
 
 
-class ContentPart(Params, frozen=True, kw_only=True, tag_field="type"):
-    """A part of a message."""
-
-
-class TextPart(ContentPart, frozen=True, kw_only=True, tag="text"):
-    """Text."""
-
-    text: str
-
-
-class RefusalPart(ContentPart, frozen=True, kw_only=True, tag="refusal"):
-    """Text of a refusal."""
-
-    refusal: str
-
-
 class ImageUrl(Params, frozen=True, kw_only=True):
     """A picture: a `data:` URL."""
 
     url: str
-    detail: Literal["auto", "low", "high"] = "auto"
+    detail: str | None = None
 
 
-class ImagePart(ContentPart, frozen=True, kw_only=True, tag="image_url"):
-    """A picture."""
+class InputFile(Params, frozen=True, kw_only=True):
+    """A document: a `data:` URL."""
 
-    image_url: ImageUrl
+    file_data: str = ""
+    filename: str = "of no name"
+
+
+class ContentPart(Params, frozen=True, kw_only=True):
+    """A part of a message; which members it has depends on its type."""
+
+    type: str
+    text: str | None = None
+    refusal: str | None = None
+    image_url: ImageUrl | str | None = None
+    file: InputFile | None = None
 
 
 class FunctionCall(Params, frozen=True, kw_only=True):
@@ -86,12 +84,20 @@ class FunctionCall(Params, frozen=True, kw_only=True):
     arguments: str = "{}"
 
 
+class CustomCall(Params, frozen=True, kw_only=True):
+    """A custom tool, and its input."""
+
+    name: str
+    input: str = ""
+
+
 class ChatToolCall(Params, frozen=True, kw_only=True):
     """A call that the model made and the client runs."""
 
     id: Name
-    function: FunctionCall
-    type: Literal["function"] = "function"
+    function: FunctionCall | None = None
+    custom: CustomCall | None = None
+    type: str = "function"
     index: int | None = None
 
 
@@ -99,16 +105,13 @@ class ChatMessage(Params, frozen=True, kw_only=True):
     """One message; which members it has depends on its role."""
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | tuple[TextPart | ImagePart | RefusalPart, ...] | None = None
+    content: str | tuple[ContentPart, ...] | None = None
     name: str | None = None
     tool_calls: tuple[ChatToolCall, ...] | None = None
     tool_call_id: Name | None = None
     refusal: str | None = None
     reasoning_content: str | None = None  # not sent to the model again
-    annotations: tuple[Any, ...] | None = None
-    audio: None = None
-    function_call: None = None
-    palyra: dict[str, Any] | None = None  # of an answer that is sent back
+    palyra: Any = None  # of an answer that is sent back
 
 
 class Function(Params, frozen=True, kw_only=True):
@@ -120,24 +123,48 @@ class Function(Params, frozen=True, kw_only=True):
     strict: bool | None = None
 
 
+class CustomTool(Params, frozen=True, kw_only=True):
+    """A tool that takes one text."""
+
+    name: ToolName
+    description: str | None = None
+    format: dict[str, Any] | None = None
+
+
 class Tool(Params, frozen=True, kw_only=True):
-    """A tool that the client runs."""
+    """A tool that the client runs; other types are left out."""
 
-    function: Function
-    type: Literal["function"] = "function"
+    type: str = "function"
+    function: Function | None = None
+    custom: CustomTool | None = None
 
 
-class ChatNamedFunction(Params, frozen=True, kw_only=True):
-    """A choice of one function."""
+class ChatNamed(Params, frozen=True, kw_only=True):
+    """A choice of one function or custom tool."""
 
     name: ToolName
 
 
 class NamedTool(Params, frozen=True, kw_only=True):
-    """A choice of one tool."""
+    """A choice of one tool, or of several."""
 
-    function: ChatNamedFunction
-    type: Literal["function"] = "function"
+    type: str = "function"
+    function: ChatNamed | None = None
+    custom: ChatNamed | None = None
+    allowed_tools: "AllowedTools | None" = None
+
+    @property
+    def name(self) -> str:
+        """The name of the one tool."""
+        named = self.function or self.custom
+        return "" if named is None else named.name
+
+
+class AllowedTools(Params, frozen=True, kw_only=True):
+    """The tools that the model may call, of those that are declared."""
+
+    tools: tuple[NamedTool, ...]
+    mode: Literal["auto", "required"] = "auto"
 
 
 class ResponseFormat(Params, frozen=True, kw_only=True):
@@ -176,17 +203,12 @@ class ChatRequest(CompatRequest, frozen=True, kw_only=True):
     logprobs: bool | None = None
     top_logprobs: int | None = None
     modalities: tuple[str, ...] | None = None
-    audio: dict[str, Any] | None = None
-    prediction: dict[str, Any] | None = None
-    web_search_options: dict[str, Any] | None = None
+    audio: Any = None
     functions: tuple[Any, ...] | None = None
     function_call: Any = None
-    metadata: dict[str, str] | None = None
+    metadata: Any = None
     store: bool | None = None
-    seed: int | None = None
     service_tier: str | None = None
-    reasoning_effort: str | None = None
-    verbosity: str | None = None
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
     prompt_cache_retention: str | None = None
@@ -208,6 +230,7 @@ class ChunkNote(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     session_id: str = ""
     model: str = ""
     tool_calls: list[ServerCall] = []
+    ignored: list[str] = []
     partial: str = ""
     reason: str = ""
     tool_call: ServerCall | None = None
@@ -230,12 +253,20 @@ class AnsweredFunction(msgspec.Struct, frozen=True, kw_only=True):
     arguments: str
 
 
+class AnsweredInput(msgspec.Struct, frozen=True, kw_only=True):
+    """A custom tool, and its input."""
+
+    name: str
+    input: str
+
+
 class AnsweredCall(Answered, frozen=True, kw_only=True):
     """A call for the client; `index` in chunks only."""
 
     id: str
-    type: Literal["function"]
-    function: AnsweredFunction
+    type: Literal["function", "custom"]
+    function: AnsweredFunction | None = None
+    custom: AnsweredInput | None = None
     index: int | None = None
 
 
@@ -302,40 +333,35 @@ class ChatChunk(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ID_PREFIX = "chatcmpl-"
-# Parameters that runs do not support, and their neutral values.
-NEUTRAL = {
+# Parameters without which the answer would not be the one that was asked for, and neutral values.
+REFUSED: dict[str, tuple[Any, ...]] = {
     "n": (1,),
-    "frequency_penalty": (0,),
-    "presence_penalty": (0,),
     "logit_bias": ({},),
     "logprobs": (False,),
     "top_logprobs": (0,),
-    "modalities": (("text",),),
+    "modalities": (("text",), ()),
     "audio": (),
-    "prediction": (),
-    "web_search_options": (),
-    "functions": (),
-    "function_call": (),
+    "functions": ((),),
+    "function_call": ("none", "auto"),
 }
+# Parameters that are ignored, and the values with which nothing is.
+HINTS: dict[str, tuple[Any, ...]] = {"frequency_penalty": (0,), "presence_penalty": (0,)}
 
 # --- the request ---------------------------------------------------------------------------------
 
 
 def read_chat(request: ChatRequest, target: ModelTarget, _called: Mapping[str, str]) -> RunRequest:
     """Return the run that is requested.  Raises InvalidParams, Unsupported."""
-    refuse_unless_neutral(request, NEUTRAL)
-    tools = (
-        ()
-        if request.tool_choice == "none"
-        else tuple(
-            client_tool(each.function.name, each.function.description, each.function.parameters)
-            for each in request.tools or ()
-        )
-    )
-    must_call = _must_call(request.tool_choice)
+    refuse_unless_neutral(request, REFUSED)
+    conversation = Conversation()
+    for hint in name_hints(request, HINTS):
+        conversation.ignore(hint)
+    choice = request.tool_choice
+    tools = () if choice == "none" else _tools(request, conversation)
+    must_call = _must_call(choice)
     check_tools(tools, must_call)
     return RunRequest(
-        chat=_conversation(request.messages),
+        chat=_conversation(request.messages, conversation),
         target=target,
         tools=tools,
         must_call=must_call,
@@ -348,14 +374,36 @@ def read_chat(request: ChatRequest, target: ModelTarget, _called: Mapping[str, s
         ),
         json_mode=request.response_format is not None and request.response_format.type != "text",
         answer_schema=_schema(request),
-        user=request.user,
         extension=request.palyra,
     )
 
 
+def _tools(request: ChatRequest, conversation: Conversation) -> tuple[ClientTool, ...]:
+    """Return the tools that the client runs; those of a provider are left out."""
+    tools: list[ClientTool] = []
+    for index, tool in enumerate(request.tools or ()):
+        if (function := tool.function) is not None:
+            tools.append(client_tool(function.name, function.description, function.parameters))
+        elif (custom := tool.custom) is not None:
+            tools.append(custom_tool(custom.name, custom.description, custom.format))
+        elif tool.type in {"function", "custom"}:
+            raise InvalidParams(f"tools[{index}]: missing field {tool.type}", field="tools")
+        else:
+            conversation.ignore(f"tools.{tool.type}")
+    choice = request.tool_choice
+    if not isinstance(choice, NamedTool) or choice.allowed_tools is None:
+        return tuple(tools)
+    allowed = {each.name for each in choice.allowed_tools.tools}
+    return tuple(tool for tool in tools if tool.name in allowed)
+
+
 def _must_call(choice: str | NamedTool | None) -> str:
+    if isinstance(choice, NamedTool) and choice.allowed_tools is not None:
+        choice = choice.allowed_tools.mode
     if isinstance(choice, NamedTool):
-        return choice.function.name
+        if not choice.name:
+            raise Unsupported(f"tool_choice: no tool of the client: {choice.type!r}")
+        return choice.name
     return ANY_TOOL if choice == "required" else ""
 
 
@@ -366,63 +414,65 @@ def _schema(request: ChatRequest) -> dict[str, Any] | None:
     return read_schema((wanted.json_schema or {}).get("schema"), "response_format")
 
 
-def _conversation(messages: Sequence[ChatMessage]) -> ChatInput:
-    conversation = Conversation()
+def _conversation(messages: Sequence[ChatMessage], conversation: Conversation) -> ChatInput:
     for index, message in enumerate(messages):
         _add(conversation, message, f"messages[{index}]")
     return conversation.finish("messages")
 
 
 def _add(conversation: Conversation, message: ChatMessage, where: str) -> None:
-    text = _text(message, where)
+    content = _content(conversation, message)
     match message.role:
         case "system" | "developer":
-            conversation.add_system(text)
+            conversation.add_system(content.text)
         case "user":
-            conversation.add_user(text, _pictures(message, where))
+            conversation.add_user(content.text, content.pictures)
         case "assistant":
-            conversation.add_assistant(text, _calls(message))
+            conversation.add_assistant(content.text, tuple(_calls(message, where)))
         case "tool":
             if message.tool_call_id is None:
                 raise InvalidParams(f"{where}: missing field tool_call_id", field=where)
-            conversation.add_result(message.tool_call_id, text, f"{where}.tool_call_id")
+            conversation.add_result(
+                message.tool_call_id,
+                content.text,
+                f"{where}.tool_call_id",
+                attachments=content.pictures,
+            )
 
 
-def _calls(message: ChatMessage) -> tuple[ProposedCall, ...]:
-    return tuple(
-        ProposedCall(
-            call_id=call.id,
-            tool=call.function.name,
-            arguments=parse_arguments(call.function.arguments),
-        )
-        for call in message.tool_calls or ()
-    )
+def _calls(message: ChatMessage, where: str) -> Iterator[ProposedCall]:
+    for call in message.tool_calls or ():
+        if call.custom is not None:
+            yield custom_call(call.id, call.custom.name, call.custom.input)
+        elif call.function is not None:
+            yield ProposedCall(
+                call_id=call.id,
+                tool=call.function.name,
+                arguments=parse_arguments(call.function.arguments),
+            )
+        else:
+            raise InvalidParams(f"{where}: missing field function", field=f"{where}.tool_calls")
 
 
-def _text(message: ChatMessage, where: str) -> str:
-    if isinstance(message.content, str):
-        return message.content
-    texts: list[str] = []
-    for part in message.content or ():
+def _content(conversation: Conversation, message: ChatMessage) -> Content:
+    content = conversation.content()
+    given = message.content
+    for part in () if given is None or isinstance(given, str) else given:
+        place = f"messages[].content[].{part.type}"
         match part:
-            case TextPart():
-                texts.append(part.text)
-            case RefusalPart():
-                texts.append(part.refusal)
-            case ImagePart() if message.role != "user":
-                raise Unsupported(
-                    f"{where}.content: images are accepted in user messages only", field=where
-                )
-            case ImagePart():
-                pass
-    return "\n".join(texts) or message.refusal or ""
-
-
-def _pictures(message: ChatMessage, where: str) -> tuple[Attachment, ...]:
-    if message.content is None or isinstance(message.content, str):
-        return ()
-    urls = [part.image_url.url for part in message.content if isinstance(part, ImagePart)]
-    return tuple(picture_of_url(url, f"{where}.content") for url in urls)
+            case ContentPart(type="text" | "refusal"):
+                content.say(part.text or part.refusal)
+            case ContentPart(image_url=ImageUrl(url=url) | str(url)):
+                content.show_url(url, place)
+            case ContentPart(file=InputFile() as file):
+                content.read_file_url(file.file_data, file.filename, place)
+            case _:
+                content.leave_out(place, f"a part of the type {part.type}")
+    if isinstance(given, str):
+        content.say(given)
+    elif not content.text:
+        content.say(message.refusal)
+    return content
 
 
 # --- the answer ----------------------------------------------------------------------------------
@@ -431,7 +481,8 @@ def _pictures(message: ChatMessage, where: str) -> tuple[Attachment, ...]:
 def whole_chat(request: ChatRequest, answer: CompatAnswer, ended: AnswerEnded) -> ChatCompletion:
     """Return the whole answer."""
     reading = answer.reading
-    calls = [_answered_call(call) for call in ended.calls]
+    custom = _custom_names(request)
+    calls = [_answered_call(call, custom) for call in ended.calls]
     message = AnsweredMessage(
         role="assistant",
         content=None if ended.refusal else reading.text or (None if calls else ""),
@@ -449,7 +500,16 @@ def whole_chat(request: ChatRequest, answer: CompatAnswer, ended: AnswerEnded) -
     )
 
 
-def _answered_call(call: ProposedCall, index: int | None = None) -> AnsweredCall:
+def _custom_names(request: ChatRequest) -> frozenset[str]:
+    return frozenset(tool.custom.name for tool in request.tools or () if tool.custom is not None)
+
+
+def _answered_call(
+    call: ProposedCall, custom: frozenset[str], index: int | None = None
+) -> AnsweredCall:
+    if call.tool in custom:
+        given = AnsweredInput(name=call.tool, input=custom_input(call))
+        return AnsweredCall(id=call.call_id, type="custom", custom=given, index=index)
     function = AnsweredFunction(name=call.tool, arguments=call.arguments_text)
     return AnsweredCall(id=call.call_id, type="function", function=function, index=index)
 
@@ -501,7 +561,8 @@ class ChatStream:
         return http_exchange.event({"error": error_body(error)})
 
     def _end(self, ended: AnswerEnded) -> bytes:
-        calls = [_answered_call(call, index) for index, call in enumerate(ended.calls)]
+        custom = _custom_names(self._request)
+        calls = [_answered_call(call, custom, index) for index, call in enumerate(ended.calls)]
         content = self._chunk(ChunkDelta(tool_calls=calls)) if calls else b""
         if ended.refusal:
             content += self._chunk(ChunkDelta(refusal=ended.refusal))

@@ -1,4 +1,8 @@
-"""Errors as the SDKs of OpenAI and Anthropic expect them: a status, a type, and Palyra's code.
+"""Errors as the SDKs of OpenAI and Anthropic expect them: a status, a type, and a code.
+
+Where the original API has a code of its own for an error, programs look for that one: to compact a
+conversation that is too long, or to stop when an account is empty.  Palyra's code is beside it, in the
+member `palyra`.
 
 The header `x-should-retry` controls the SDKs' automatic retries.  A request that has started a run
 must not be retried automatically: the run may have had effects.
@@ -34,7 +38,7 @@ STATUSES: dict[str, HTTPStatus] = {
     "internal": HTTPStatus.INTERNAL_SERVER_ERROR,
     # Failure classes of runs.  If a provider refuses the daemon's key, that is no error of the caller.
     "auth": HTTPStatus.BAD_GATEWAY,
-    "quota": HTTPStatus.BAD_GATEWAY,
+    "quota": HTTPStatus.TOO_MANY_REQUESTS,
     "malformed": HTTPStatus.BAD_GATEWAY,
     "transient": HTTPStatus.BAD_GATEWAY,
     "context_overflow": _BAD,
@@ -50,6 +54,22 @@ _TYPES = {
     HTTPStatus.TOO_MANY_REQUESTS: "rate_limit_error",
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "invalid_request_error",
 }
+
+
+# OpenAI's code where it has one, and what its messages and Anthropic's say, for which programs look.
+# Source: https://platform.openai.com/docs/guides/error-codes, and the error classes of LangChain and
+# LiteLLM.
+CODES = {
+    "unauthenticated": "invalid_api_key",
+    "rate_limited": "rate_limit_exceeded",
+    "quota": "insufficient_quota",
+    "context_overflow": "context_length_exceeded",
+    "context_budget_exhausted": "context_length_exceeded",
+    "content_policy": "content_policy_violation",
+}
+TOO_LONG = frozenset({"context_overflow", "context_budget_exhausted"})
+LENGTH_WORDS = "this model's maximum context length is exceeded"
+MESSAGES_LENGTH_WORDS = "prompt is too long"
 
 
 class ModelNotFound(Rejected):
@@ -116,17 +136,19 @@ def type_of(status: HTTPStatus) -> str:
 
 def error_body(error: PalyraError) -> dict[str, Any]:
     """Return `error` in OpenAI's shape; an internal error has no details."""
-    status = status_of(error)
+    status, code = status_of(error), code_of(error)
     is_bug = status is HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(error, RunEnded)
-    body: dict[str, Any] = {
-        "message": "internal error" if is_bug else error.message,
-        "type": type_of(status),
-        "code": code_of(error),
-        "param": error.field,
-    }
+    note = {"code": code}
     if isinstance(error, RunEnded):
-        body["palyra"] = {"run_id": error.run_id}
-    return body
+        note["run_id"] = error.run_id
+    message = "internal error" if is_bug else error.message
+    return {
+        "message": f"{message} ({LENGTH_WORDS})" if code in TOO_LONG else message,
+        "type": "insufficient_quota" if code == "quota" else type_of(status),
+        "code": CODES.get(code, code),
+        "param": error.field,
+        "palyra": note,
+    }
 
 
 def error_headers(error: PalyraError) -> dict[str, str]:

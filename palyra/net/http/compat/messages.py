@@ -6,7 +6,7 @@ Source: https://docs.anthropic.com/en/api/messages.
 agent's instructions and tools count, because they are sent, too; messages kept by a session do not.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import Any, Literal
 
@@ -32,8 +32,14 @@ from palyra.net.http.compat.answer import (
     ServerCall,
     Text,
 )
-from palyra.net.http.compat.conversation import Attachment, Conversation, picture
-from palyra.net.http.compat.errors import NoThreads, Unsupported, code_of, error_body
+from palyra.net.http.compat.conversation import Content, Conversation
+from palyra.net.http.compat.errors import (
+    MESSAGES_LENGTH_WORDS,
+    TOO_LONG,
+    NoThreads,
+    code_of,
+    error_body,
+)
 from palyra.net.http.compat.model_names import ModelTarget, find_target
 from palyra.net.http.compat.params import (
     CompatRequest,
@@ -41,9 +47,9 @@ from palyra.net.http.compat.params import (
     Name,
     Share,
     ToolName,
+    client_tool,
     read_schema,
     read_stop,
-    refuse_unless_neutral,
 )
 from palyra.net.http.compat.run_request import (
     CompatAnswer,
@@ -57,32 +63,36 @@ from palyra.net.protocol.params import Params
 
 
 class Source(Params, frozen=True, kw_only=True):
-    """A picture, which must be in the request."""
+    """A picture or document; what is not in the request is not fetched."""
 
-    type: Literal["base64", "url"]
+    type: str
     media_type: str = ""
     data: str = ""
     url: str = ""
+    content: "str | tuple[Block, ...]" = ()
 
 
 class Block(Params, frozen=True, kw_only=True):
     """A part of a message; which members it has depends on its type."""
 
-    type: Literal["text", "image", "tool_use", "tool_result", "thinking", "redacted_thinking"]
+    type: str
     text: str | None = None
-    source: Source | None = None
+    source: Source | str | None = None  # of a search result: its address
+    title: str | None = None
     id: Name | None = None
     name: str | None = None
+    tool_name: str | None = None
     input: Any = None
     tool_use_id: Name | None = None
-    content: str | tuple["Block", ...] | None = None
+    content: "str | tuple[Block, ...] | Block | None" = None
     is_error: bool | None = None
     thinking: str | None = None
     signature: str | None = None
     data: str | None = None
     citations: Any = None
+    context: str | None = None
     caller: Any = None
-    cache_control: dict[str, Any] | None = None
+    cache_control: Any = None
 
 
 class InputMessage(Params, frozen=True, kw_only=True):
@@ -93,15 +103,15 @@ class InputMessage(Params, frozen=True, kw_only=True):
 
 
 class InputTool(Params, frozen=True, kw_only=True):
-    """A tool that the client runs."""
+    """A tool: one that the client runs, or (left out) one that runs at the provider."""
 
-    name: ToolName
-    input_schema: dict[str, Any]
+    name: ToolName | None = None
+    input_schema: dict[str, Any] | None = None
     description: str | None = None
-    type: Literal["custom"] | None = None
+    type: str | None = None
     strict: bool | None = None
     eager_input_streaming: bool | None = None
-    cache_control: dict[str, Any] | None = None
+    cache_control: Any = None
 
 
 class ToolChoice(Params, frozen=True, kw_only=True):
@@ -127,9 +137,9 @@ class OutputConfig(Params, frozen=True, kw_only=True):
 
 
 class Metadata(Params, frozen=True, kw_only=True):
-    """The user of the request."""
+    """A label of the request."""
 
-    user_id: Name | None = None
+    user_id: str | None = None
 
 
 class MessagesRequest(CompatRequest, frozen=True, kw_only=True):
@@ -140,15 +150,12 @@ class MessagesRequest(CompatRequest, frozen=True, kw_only=True):
     system: str | tuple[Block, ...] | None = None
     temperature: Share | None = None
     top_p: Share | None = None
-    top_k: int | None = None
     stop_sequences: tuple[str, ...] | None = None
     tools: tuple[InputTool, ...] | None = None
     tool_choice: ToolChoice | None = None
     metadata: Metadata | None = None
     thinking: dict[str, Any] | None = None
     service_tier: str | None = None
-    container: Any = None
-    mcp_servers: tuple[Any, ...] | None = None
     output_config: OutputConfig | None = None
     cache_control: dict[str, Any] | None = None
     thread: Any = None
@@ -246,14 +253,50 @@ class MessageAnswer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ID_PREFIX = "msg_"
-NEUTRAL: dict[str, tuple[Any, ...]] = {"container": (), "mcp_servers": ((),), "top_k": ()}
+# Tools of Anthropic's that the client runs, which a request names by their type alone: the type's
+# start, a description, and the arguments.  Source: https://docs.anthropic.com/en/docs/agents-and-tools.
+KNOWN_TOOLS: dict[str, tuple[str, dict[str, str]]] = {
+    "bash_": (
+        "Run a command in a lasting shell.",
+        {"command": "string", "restart": "boolean"},
+    ),
+    "text_editor_": (
+        "View and edit text files: the commands are view, create, str_replace and insert.",
+        {
+            "command": "string",
+            "path": "string",
+            "file_text": "string",
+            "old_str": "string",
+            "new_str": "string",
+            "insert_line": "integer",
+            "insert_text": "string",
+            "view_range": "array",
+        },
+    ),
+    "memory_": (
+        "Keep notes in files: view, create, str_replace, insert, delete and rename.",
+        {
+            "command": "string",
+            "path": "string",
+            "file_text": "string",
+            "old_str": "string",
+            "new_str": "string",
+            "insert_line": "integer",
+            "insert_text": "string",
+            "old_path": "string",
+            "new_path": "string",
+            "view_range": "array",
+        },
+    ),
+}
+CUSTOM = "custom"  # the type of a tool with a schema of its own
 _STOP: dict[Finish, StopReason] = {
     "stop": "end_turn",
     "length": "max_tokens",
     "tool_calls": "tool_use",
     "content_filter": "refusal",
 }
-_TYPES = {"server_error": "api_error"}
+_TYPES = {"server_error": "api_error", "insufficient_quota": "rate_limit_error"}
 _OVERLOADED = frozenset({"overloaded", "draining", "unavailable"})
 
 # --- the request ---------------------------------------------------------------------------------
@@ -263,29 +306,19 @@ def read_messages(
     request: MessagesRequest, target: ModelTarget, _called: Mapping[str, str]
 ) -> RunRequest:
     """Return the run that is requested.  Raises InvalidParams, Unsupported."""
-    refuse_unless_neutral(request, NEUTRAL)
     if request.thread is not None:
         raise NoThreads(
             "thread: send the whole conversation, or what is new to the session of a "
-            "metadata.user_id",
+            "palyra.session_key",
             field="thread",
         )
     wanted = None if request.output_config is None else request.output_config.format
     choice = request.tool_choice or ToolChoice(type="auto")
     must_call = _must_call(choice)
-    tools = (
-        ()
-        if choice.type == "none"
-        else tuple(
-            ClientTool(
-                name=each.name, description=each.description or "", parameters=each.input_schema
-            )
-            for each in request.tools or ()
-        )
-    )
-    check_tools(tools, must_call)
     conversation = Conversation()
-    conversation.add_system(_text(request.system or "", "system"))
+    tools = () if choice.type == "none" else tuple(_tools(request.tools or (), conversation))
+    check_tools(tools, must_call)
+    conversation.add_system(_content(conversation, request.system or "", "system").text)
     for index, message in enumerate(request.messages):
         _add(conversation, message, f"messages[{index}]")
     return RunRequest(
@@ -304,7 +337,6 @@ def read_messages(
         answer_schema=None
         if wanted is None
         else read_schema(wanted.schema, "output_config.format"),
-        user=None if request.metadata is None else request.metadata.user_id,
         extension=request.palyra,
     )
 
@@ -315,39 +347,102 @@ def _must_call(choice: ToolChoice) -> str:
     return ANY_TOOL if choice.type == "any" else ""
 
 
+def _tools(given: tuple[InputTool, ...], conversation: Conversation) -> Iterator[ClientTool]:
+    """Return the tools that the client runs; those of the provider are left out."""
+    for index, tool in enumerate(given):
+        kind, place = tool.type or CUSTOM, f"tools[{index}]"
+        if kind == CUSTOM:
+            if tool.input_schema is None:
+                raise InvalidParams(f"{place}: missing field input_schema", field=place)
+            yield client_tool(_need(tool.name, place, "name"), tool.description, tool.input_schema)
+        elif (start := next(filter(kind.startswith, KNOWN_TOOLS), None)) is not None:
+            description, types = KNOWN_TOOLS[start]
+            yield client_tool(_need(tool.name, place, "name"), description, _known_schema(types))
+        else:
+            conversation.ignore(f"tools.{kind}")
+
+
+def _known_schema(types: Mapping[str, str]) -> dict[str, Any]:
+    members = {name: {"type": kind} for name, kind in types.items()}
+    return {"type": "object", "properties": members, "required": ["command"]}
+
+
 def _add(conversation: Conversation, message: InputMessage, where: str) -> None:
     content = message.content
-    if message.role == "system":
-        conversation.add_system(_text(content, where))
-    elif message.role == "assistant":
-        conversation.add_assistant(_text(content, where), _calls(content, where))
-    else:
+    if message.role == "user":
         _add_user(conversation, content, where)
+        return
+    said = _content(conversation, content, "messages[].content[]")
+    if message.role == "system":
+        conversation.add_system(said.text)
+    else:
+        conversation.add_assistant(said.text, _calls(content, where))
 
 
 def _add_user(conversation: Conversation, content: str | tuple[Block, ...], where: str) -> None:
     """Add results first, in the order of the API, then the user's message."""
     blocks = () if isinstance(content, str) else content
-    for block in blocks:
-        if block.type == "tool_result":
-            output = _text(block.content or "", f"{where}.tool_result")
-            conversation.add_result(
-                _need(block.tool_use_id, where, "tool_use_id"),
-                output,
-                f"{where}.tool_use_id",
-                is_error=bool(block.is_error),
-            )
-    text, pictures = _text(content, where), tuple(_pictures(blocks, where))
-    if text or pictures or not any(block.type == "tool_result" for block in blocks):
-        conversation.add_user(text, pictures)
+    results = [block for block in blocks if block.type == "tool_result"]
+    for block in results:
+        output = _content(conversation, block.content, "messages[].content[].content[]")
+        conversation.add_result(
+            _need(block.tool_use_id, where, "tool_use_id"),
+            output.text,
+            f"{where}.tool_use_id",
+            attachments=output.pictures,
+            is_error=bool(block.is_error),
+        )
+    said = _content(conversation, content, "messages[].content[]")
+    if said.text or said.pictures or not results:
+        conversation.add_user(said.text, said.pictures)
 
 
-def _text(content: str | tuple[Block, ...], where: str) -> str:
-    if isinstance(content, str):
-        return content
-    if "tool_result" in where and any(block.type == "image" for block in content):
-        raise Unsupported(f"{where}: images are accepted in user messages only", field=where)
-    return "\n".join(block.text or "" for block in content if block.type == "text")
+def _content(
+    conversation: Conversation, given: str | tuple[Block, ...] | Block | None, where: str
+) -> Content:
+    """Read text and pictures; calls, results and reasoning have no text of their own."""
+    content = conversation.content()
+    _read_all(content, given, where)
+    return content
+
+
+def _read_all(content: Content, given: str | tuple[Block, ...] | Block | None, where: str) -> None:
+    if isinstance(given, str):
+        content.say(given)
+    elif given is not None:
+        for block in (given,) if isinstance(given, Block) else given:
+            _read(content, block, f"{where}.{block.type}")
+
+
+def _read(content: Content, block: Block, place: str) -> None:
+    match block.type, block.source:
+        case (("text" | "tool_use" | "tool_result" | "thinking" | "redacted_thinking"), _):
+            content.say(block.text)
+        case "image", Source(type="base64") as source:
+            content.show(source.media_type, source.data)
+        case "image", Source(url=url):
+            content.show_url(url, place)
+        case "document", Source() as source:
+            _read_document(content, block, source, place)
+        case "search_result", str(address):
+            content.say(f"{block.title or ''} {address}".strip())
+            _read_all(content, block.content, place)
+        case "tool_reference", _:
+            content.say(f"[the tool {block.tool_name}]")
+        case "compaction", _:
+            _read_all(content, block.content, place)
+        case _:
+            content.leave_out(place, f"a part of the type {block.type}")
+
+
+def _read_document(content: Content, block: Block, source: Source, place: str) -> None:
+    title = block.title or "of no title"
+    if source.type == "text":
+        content.say(f"{block.title or ''}\n{source.data}".strip())
+    elif source.type == "content":
+        _read_all(content, source.content, place)
+    else:
+        content.read_file(source.media_type, source.data, title, place)
 
 
 def _calls(content: str | tuple[Block, ...], where: str) -> tuple[ProposedCall, ...]:
@@ -360,20 +455,6 @@ def _calls(content: str | tuple[Block, ...], where: str) -> tuple[ProposedCall, 
         for block in content
         if isinstance(block, Block) and block.type == "tool_use"
     )
-
-
-def _pictures(blocks: tuple[Block, ...], where: str) -> list[Attachment]:
-    found: list[Attachment] = []
-    for block in blocks:
-        if block.type != "image" or block.source is None:
-            continue
-        if block.source.type != "base64":
-            raise Unsupported(
-                f"{where}: a picture comes as base64; nothing is fetched for a request",
-                field=where,
-            )
-        found.append(picture(block.source.media_type, block.source.data))
-    return found
 
 
 def _need(value: str | None, where: str, name: str) -> str:
@@ -431,12 +512,12 @@ def _usage(usage: Usage) -> MessageUsage:
 
 
 def message_error(error: PalyraError) -> dict[str, Any]:
-    """Return the error in Anthropic's shape, with Palyra's code; its SDK reads `details`."""
-    body = error_body(error)
-    kind = _TYPES.get(body["type"], body["type"])
-    if code_of(error) in _OVERLOADED:
-        kind = "overloaded_error"
-    body = {"type": kind, "message": body["message"], "code": body["code"], "param": body["param"]}
+    """Return the error in Anthropic's shape; its SDK reads `details`, and programs the message."""
+    body, code = error_body(error), code_of(error)
+    kind = "overloaded_error" if code in _OVERLOADED else _TYPES.get(body["type"], body["type"])
+    if code in TOO_LONG:
+        body["message"] = f"{MESSAGES_LENGTH_WORDS}: {error.message}"
+    body["type"] = kind
     if isinstance(error, NoThreads):
         body["details"] = {"error_code": "thread_unsupported_request", "unsupported": ["thread"]}
     return {"type": "error", "error": body}
@@ -544,6 +625,8 @@ async def count_tokens(sources: CompatSources, caller: Caller, request: CountReq
 
 def _count(request: CountRequest, target: ModelTarget, prefix: Prefix) -> TokenCount:
     fields = {name: getattr(request, name) for name in request.__struct_fields__}
+    if request.messages and request.messages[-1].role == "assistant":  # it may be counted alone
+        fields["messages"] = (*request.messages, InputMessage(role="user", content="."))
     ask = read_messages(MessagesRequest(**fields, max_tokens=1), target, {})
     chat = ask.chat
     texts = sum(map(message_tokens, (*chat.before, *chat.results))) + estimate_tokens(chat.text)

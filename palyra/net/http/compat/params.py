@@ -1,11 +1,10 @@
-"""Parameters that the APIs share, and the refusal of unsupported ones.
+"""Parameters that the APIs share, and what becomes of the others.
 
-A parameter is honoured, or ignored because it does not change the meaning of the answer, or refused
-by name.
-
-An unknown parameter is refused, because it might change the answer; with the value `null` it is
-ignored, because SDKs send `null` for every unset member of their types.  Unknown nulls are removed
-from the APIs' own objects only: in arguments and schemas `null` is data.
+A parameter is honoured, ignored, or refused by name.  Programs send what their next release has, and
+their users cannot change it, so an unknown one is ignored and the answer names it
+(`palyra.ignored`).  Refused are the parameters of each API's table `REFUSED`: without them the answer
+would not be the one that was asked for.  Unknown ones are looked for in the APIs' own objects only: in
+arguments and schemas every member is data.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,9 +14,10 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import inspect
 
+from palyra.core.model.messages import ProposedCall
 from palyra.core.model.request_options import ClientTool
 from palyra.core.text.json_schema import UnusableSchema, check_schema
-from palyra.core.text.validation_errors import MAX_FIELD_CHARS, WORDS, show
+from palyra.core.text.validation_errors import MAX_FIELD_CHARS, WORDS
 from palyra.errors import InvalidParams
 from palyra.net.http.compat.errors import Unsupported
 from palyra.net.protocol.params import Params
@@ -26,8 +26,8 @@ Name = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 ToolName = Annotated[
     str,
     msgspec.Meta(
-        pattern=r"^[A-Za-z0-9_.-]{1,64}$",
-        extra={WORDS: "1 to 64 letters, digits and _ . -"},
+        pattern=r"^[A-Za-z0-9_.-]{1,128}$",
+        extra={WORDS: "1 to 128 letters, digits and _ . -"},
     ),
 ]
 
@@ -36,6 +36,14 @@ Share = Annotated[float, msgspec.Meta(ge=0, le=1)]
 Count = Annotated[int, msgspec.Meta(ge=1, le=10_000_000)]
 MAX_STOPS = 4
 MAX_SCHEMA_BYTES = 16_384
+CUSTOM_MEMBER = "input"
+CUSTOM_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {CUSTOM_MEMBER: {"type": "string"}},
+    "required": [CUSTOM_MEMBER],
+}
+OWN = "palyra"  # the member with options of a run
+MAX_PLACES = 32  # of ignored members, named in an answer
 
 
 class CompatRequest(Params, frozen=True, kw_only=True):
@@ -60,6 +68,15 @@ def refuse_unless_neutral(params: msgspec.Struct, neutral: Mapping[str, Iterable
             raise Unsupported(f"{name}: not supported by runs; {hint}", field=name)
 
 
+def name_hints(params: msgspec.Struct, hints: Mapping[str, Iterable[Any]]) -> tuple[str, ...]:
+    """Return the parameters that are ignored although a value other than a neutral one was given."""
+    return tuple(
+        name
+        for name, neutral in hints.items()
+        if (given := getattr(params, name)) is not None and given not in neutral
+    )
+
+
 def read_stop(stop: str | tuple[str, ...] | None, field: str = "stop") -> tuple[str, ...]:
     """Return the stop sequences.  Raises InvalidParams."""
     stops = (stop,) if isinstance(stop, str) else stop or ()
@@ -76,6 +93,33 @@ def client_tool(
     return ClientTool(name=name, description=description or "", parameters=schema)
 
 
+def custom_tool(
+    name: str, description: str | None, grammar: dict[str, Any] | None = None
+) -> ClientTool:
+    """Return a tool that takes one text: OpenAI's type `custom`.
+
+    Models of other providers call functions only, so it is a function with one argument; the grammar
+    of its input is in the description.
+    """
+    said = description or ""
+    if grammar is not None and grammar.get("type") == "grammar":
+        said += f"\n\nThe input has this form:\n{grammar.get('definition', '')}"
+    return ClientTool(name=name, description=said.strip(), parameters=CUSTOM_SCHEMA)
+
+
+def custom_input(call: ProposedCall) -> str:
+    """Return the text of a call of such a tool; all arguments as JSON if the model gave others."""
+    arguments = call.arguments
+    if isinstance(arguments, dict) and isinstance(text := arguments.get(CUSTOM_MEMBER), str):
+        return text
+    return call.arguments_text
+
+
+def custom_call(call_id: str, name: str, text: str | None) -> ProposedCall:
+    """Return an earlier call of such a tool."""
+    return ProposedCall(call_id=call_id, tool=name, arguments={CUSTOM_MEMBER: text or ""})
+
+
 def read_schema(schema: dict[str, Any] | None, field: str) -> dict[str, Any]:
     """Return the schema of the answer.  Raises Unsupported for one that cannot be checked."""
     if schema is None:
@@ -89,17 +133,14 @@ def read_schema(schema: dict[str, Any] | None, field: str) -> dict[str, Any]:
     return schema
 
 
-def refuse_unknown(kind: type[Params], given: Mapping[str, Any]) -> None:
-    """Raise Unsupported for an unknown parameter, unless it is `null`."""
-    known = {field.encode_name for field in msgspec.structs.fields(kind)}
-    for name, value in given.items():
-        if value is not None and name not in known:
-            raise Unsupported(f"unknown field {show(name)}", field=name[:MAX_FIELD_CHARS])
+def without_unknown(kind: type, value: object) -> tuple[object, tuple[str, ...]]:
+    """Return the JSON without members that `kind` and the structs inside it lack, and their places.
 
-
-def without_unknown_nulls(kind: type, value: object) -> object:
-    """Return the JSON without unknown null members of `kind` and of the structs inside it."""
-    return _prune(_type_of(kind), value)
+    A place has no indices (`messages[].content[].citations`); a member that is `null` is not named.
+    """
+    places: dict[str, None] = {}
+    pruned = _prune(_type_of(kind), value, "", places)
+    return pruned, tuple(places)
 
 
 @cache
@@ -107,31 +148,38 @@ def _type_of(kind: type) -> inspect.Type:
     return inspect.type_info(kind)
 
 
-def _prune(kind: inspect.Type, value: object) -> object:
+def _prune(kind: inspect.Type, value: object, where: str, places: dict[str, None]) -> object:
     match kind:
         case inspect.Metadata(type=inner):
-            return _prune(inner, value)
+            return _prune(inner, value, where, places)
         case inspect.UnionType(types=types):
             for each in types:
                 if _fits(each, value):
-                    return _prune(each, value)
+                    return _prune(each, value, where, places)
         case inspect.StructType() if isinstance(value, dict):
-            return _prune_struct(kind, value)
+            return _prune_struct(kind, value, where, places)
         case inspect.ListType(item_type=item) | inspect.VarTupleType(item_type=item):
             if isinstance(value, list):
-                return [_prune(item, each) for each in value]
+                return [_prune(item, each, f"{where}[]", places) for each in value]
         case _:
             pass
     return value
 
 
-def _prune_struct(kind: inspect.StructType, value: dict[str, Any]) -> dict[str, Any]:
+def _prune_struct(
+    kind: inspect.StructType, value: dict[str, Any], where: str, places: dict[str, None]
+) -> dict[str, Any]:
     known = {field.encode_name: field.type for field in kind.fields}
-    return {
-        name: _prune(known[name], each) if name in known else each
-        for name, each in value.items()
-        if each is not None or name in known
-    }
+    kept: dict[str, Any] = {}
+    for name, each in value.items():
+        place = f"{where}.{name[:MAX_FIELD_CHARS]}" if where else name[:MAX_FIELD_CHARS]
+        if name == OWN and name in known:  # our own options, where a misspelt one is an error
+            kept[name] = each
+        elif name in known:
+            kept[name] = _prune(known[name], each, place, places)
+        elif each is not None and len(places) < MAX_PLACES:
+            places[place] = None
+    return kept
 
 
 def _fits(kind: inspect.Type, value: object) -> bool:

@@ -3,14 +3,16 @@
 Source: https://platform.openai.com/docs/api-reference/responses.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Iterator, Mapping
+from itertools import chain
+from types import MappingProxyType
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
 from palyra.core.journal.records import Usage
 from palyra.core.model.messages import ProposedCall, Sampling
-from palyra.core.model.request_options import ANY_TOOL
+from palyra.core.model.request_options import ANY_TOOL, ClientTool
 from palyra.core.session.commands import RunView
 from palyra.errors import InvalidParams, PalyraError
 from palyra.net.http.compat import http_exchange
@@ -25,11 +27,10 @@ from palyra.net.http.compat.answer import (
     Text,
 )
 from palyra.net.http.compat.conversation import (
-    Attachment,
     ChatInput,
+    Content,
     Conversation,
     parse_arguments,
-    picture_of_url,
 )
 from palyra.net.http.compat.errors import RunEnded, Unsupported, code_of, error_body
 from palyra.net.http.compat.model_names import ModelTarget
@@ -41,8 +42,13 @@ from palyra.net.http.compat.params import (
     Temperature,
     ToolName,
     client_tool,
+    custom_call,
+    custom_input,
+    custom_tool,
+    name_hints,
     read_schema,
     refuse_unless_neutral,
+    without_unknown,
 )
 from palyra.net.http.compat.run_request import CompatAnswer, Extension, RunRequest, check_tools
 from palyra.net.protocol.params import Params, convert_params
@@ -51,47 +57,53 @@ from palyra.net.protocol.params import Params, convert_params
 class InputPart(Params, frozen=True, kw_only=True):
     """A part of a message; which members it has depends on its type."""
 
-    type: Literal["input_text", "output_text", "text", "refusal", "input_image"]
+    type: str
     text: str | None = None
     refusal: str | None = None
     image_url: str | None = None
     detail: str | None = None
-    annotations: tuple[Any, ...] | None = None
-    logprobs: tuple[Any, ...] | None = None
-
-
-class MessageContent(Params, frozen=True, kw_only=True):
-    """The content of a message."""
-
-    content: str | tuple[InputPart, ...] | None
+    file_data: str | None = None
+    filename: str | None = None
+    annotations: Any = None
+    logprobs: Any = None
 
 
 class InputItem(Params, frozen=True, kw_only=True):
-    """A message, a call, a call's result, or reasoning (which is ignored)."""
+    """A message, a call, a call's result, declared tools, or an item that is left out."""
 
-    type: Literal["message", "function_call", "function_call_output", "reasoning"] = "message"
+    type: str = "message"
     role: Literal["system", "developer", "user", "assistant"] | None = None
-    content: str | tuple[InputPart, ...] | Any | None = None
+    content: Any = None  # of a message: text or parts
     call_id: Name | None = None
     name: str | None = None
     arguments: str | None = None
-    output: str | tuple[InputPart, ...] | None = None
+    input: str | None = None
+    output: Any = None  # of a call: text or parts
     id: str | None = None
     status: str | None = None
     summary: Any = None
     encrypted_content: str | None = None
     phase: str | None = None
     namespace: str | None = None
+    tools: "tuple[ResponsesTool, ...] | None" = None
 
 
-class FunctionTool(Params, frozen=True, kw_only=True):
-    """A tool that the client runs."""
+class Parts(Params, frozen=True, kw_only=True):
+    """The content of a message or the output of a call."""
 
-    name: ToolName
-    type: Literal["function"] = "function"
+    parts: str | tuple[InputPart, ...] | None
+
+
+class ResponsesTool(Params, frozen=True, kw_only=True, omit_defaults=True):
+    """A tool that the client runs, a namespace of them, or (left out) one of OpenAI's own."""
+
+    type: str
+    name: ToolName | None = None
     description: str | None = None
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
+    format: dict[str, Any] | None = None  # of the input of a custom tool
+    tools: "tuple[ResponsesTool, ...] | None" = None
 
 
 class TextFormat(Params, frozen=True, kw_only=True):
@@ -111,11 +123,14 @@ class TextOptions(Params, frozen=True, kw_only=True):
     verbosity: str | None = None
 
 
-class NamedFunction(Params, frozen=True, kw_only=True):
-    """A choice of one tool."""
+class NamedChoice(Params, frozen=True, kw_only=True, omit_defaults=True):
+    """A choice of one tool, or of several."""
 
-    name: ToolName
-    type: Literal["function"]
+    type: str
+    name: str = ""
+    namespace: str | None = None
+    mode: Literal["auto", "required"] = "auto"
+    tools: "tuple[NamedChoice, ...]" = ()
 
 
 class ResponsesRequest(CompatRequest, frozen=True, kw_only=True):
@@ -128,22 +143,21 @@ class ResponsesRequest(CompatRequest, frozen=True, kw_only=True):
     temperature: Temperature | None = None
     top_p: Share | None = None
     text: TextOptions | None = None
-    tools: tuple[FunctionTool, ...] | None = None
-    tool_choice: Literal["none", "auto", "required"] | NamedFunction | None = None
+    tools: tuple[ResponsesTool, ...] | None = None
+    tool_choice: Literal["none", "auto", "required"] | NamedChoice | None = None
     parallel_tool_calls: bool | None = None
     user: Name | None = None
     background: bool | None = None
     conversation: Any = None
     prompt: Any = None
-    max_tool_calls: int | None = None
     top_logprobs: int | None = None
     truncation: str | None = None
     include: tuple[str, ...] | None = None
     metadata: dict[str, str] | None = None
     store: bool | None = None
-    reasoning: dict[str, Any] | None = None
+    reasoning: Any = None
     service_tier: str | None = None
-    stream_options: dict[str, Any] | None = None
+    stream_options: Any = None
     safety_identifier: str | None = None
     prompt_cache_key: str | None = None
     prompt_cache_retention: str | None = None
@@ -205,10 +219,24 @@ class OutputCall(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
     call_id: str
     name: str
     arguments: str
+    namespace: str | msgspec.UnsetType = msgspec.UNSET
     status: Literal["in_progress", "completed", "incomplete"] = "completed"
 
 
-OutputItem = OutputMessage | OutputReasoning | OutputCall
+class OutputCustomCall(
+    msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag="custom_tool_call"
+):
+    """A call of a custom tool of the client."""
+
+    id: str
+    call_id: str
+    name: str
+    input: str
+    namespace: str | msgspec.UnsetType = msgspec.UNSET
+    status: Literal["in_progress", "completed", "incomplete"] = "completed"
+
+
+OutputItem = OutputMessage | OutputReasoning | OutputCall | OutputCustomCall
 
 
 class ResponseUsage(msgspec.Struct, frozen=True, kw_only=True):
@@ -254,8 +282,8 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
     max_output_tokens: int | None = None
     temperature: float | None = None
     top_p: float | None = None
-    tools: list[FunctionTool] = []
-    tool_choice: str | NamedFunction = "auto"
+    tools: list[ResponsesTool] = []
+    tool_choice: str | NamedChoice = "auto"
     parallel_tool_calls: bool = True
     metadata: dict[str, str] = {}
     user: str | None = None
@@ -264,15 +292,19 @@ class Response(msgspec.Struct, frozen=True, kw_only=True):
 
 
 ID_PREFIX, RUN_PREFIX = "resp_", "run_"
-NEUTRAL: dict[str, tuple[Any, ...]] = {
+# Parameters without which the answer would not be the one that was asked for, and neutral values.
+REFUSED: dict[str, tuple[Any, ...]] = {
     "background": (False,),
     "conversation": (),
     "prompt": (),
-    "max_tool_calls": (),
     "top_logprobs": (0,),
+}
+# Parameters that are ignored, and the values with which nothing is.
+HINTS: dict[str, tuple[Any, ...]] = {
     "truncation": ("disabled",),
     "include": ((), ("reasoning.encrypted_content",)),
 }
+NAMESPACE_BREAK = "."  # between a namespace and the name of a tool in it, for the model
 
 
 def response_id(run_id: str) -> str:
@@ -295,23 +327,19 @@ def read_responses(
 
     Raises InvalidParams, Unsupported.
     """
-    refuse_unless_neutral(request, NEUTRAL)
+    refuse_unless_neutral(request, REFUSED)
+    conversation = Conversation(called)
+    for hint in name_hints(request, HINTS):
+        conversation.ignore(hint)
     wanted = TextFormat() if request.text is None else request.text.format
     is_formed = wanted.type == "json_schema"
     choice = request.tool_choice
-    tools = (
-        ()
-        if choice == "none"
-        else tuple(
-            client_tool(each.name, each.description, each.parameters)
-            for each in request.tools or ()
-        )
-    )
-    must_call = choice.name if isinstance(choice, NamedFunction) else ""
-    must_call = ANY_TOOL if choice == "required" else must_call
+    declared = declared_tools(request, conversation.ignore)
+    tools = () if choice == "none" else _allowed(declared, choice)
+    must_call = _must_call(choice)
     check_tools(tools, must_call)
     return RunRequest(
-        chat=_conversation(request, called),
+        chat=_conversation(request, conversation),
         target=target,
         tools=tools,
         must_call=must_call,
@@ -323,13 +351,83 @@ def read_responses(
         ),
         json_mode=wanted.type != "text",
         answer_schema=read_schema(wanted.schema, "text.format") if is_formed else None,
-        user=request.user,
         extension=request.palyra,
     )
 
 
-def _conversation(request: ResponsesRequest, called: Mapping[str, str]) -> ChatInput:
-    conversation = Conversation(called)
+class Declared(NamedTuple):
+    """A tool of the client, and where its declaration has it."""
+
+    tool: ClientTool
+    name: str
+    namespace: str = ""
+    is_custom: bool = False
+
+
+def declared_tools(
+    request: ResponsesRequest, ignore: Callable[[str], None] = lambda _place: None
+) -> dict[str, Declared]:
+    """Return the tools that the client runs, by their name for the model.
+
+    A tool in a namespace is declared in it, and called with the namespace beside its name.  OpenAI's
+    own tools are left out.  Raises InvalidParams.
+    """
+    given = list(request.tools or ())
+    if not isinstance(request.input, str):
+        given += [tool for item in request.input for tool in item.tools or ()]
+    found: dict[str, Declared] = {}
+    for namespace, tool in chain.from_iterable(map(_spread, given)):
+        if tool.type not in {"function", "custom"}:
+            ignore(f"tools.{tool.type}")
+            continue
+        if not tool.name:
+            raise InvalidParams("tools: missing field name", field="tools")
+        known = namespace + NAMESPACE_BREAK + tool.name if namespace else tool.name
+        is_custom = tool.type == "custom"
+        made = (
+            custom_tool(known, tool.description, tool.format)
+            if is_custom
+            else client_tool(known, tool.description, tool.parameters)
+        )
+        if known in found:
+            raise InvalidParams(f"tools: {known!r} is listed twice", field="tools")
+        found[known] = Declared(made, tool.name, namespace, is_custom)
+    return found
+
+
+def _spread(tool: ResponsesTool) -> Iterator[tuple[str, ResponsesTool]]:
+    """Return a tool, or each one of a namespace, with the namespace."""
+    if tool.type != "namespace":
+        yield "", tool
+    for inner in tool.tools or ():
+        yield tool.name or "", inner
+
+
+def _allowed(
+    declared: Mapping[str, Declared], choice: str | NamedChoice | None
+) -> tuple[ClientTool, ...]:
+    tools = tuple(each.tool for each in declared.values())
+    if not isinstance(choice, NamedChoice) or choice.type != "allowed_tools":
+        return tools
+    allowed = set(map(_chosen, choice.tools))
+    return tuple(tool for tool in tools if tool.name in allowed)
+
+
+def _chosen(choice: NamedChoice) -> str:
+    return choice.namespace + NAMESPACE_BREAK + choice.name if choice.namespace else choice.name
+
+
+def _must_call(choice: str | NamedChoice | None) -> str:
+    if isinstance(choice, NamedChoice) and choice.type == "allowed_tools":
+        choice = choice.mode
+    if isinstance(choice, NamedChoice):
+        if not choice.name:
+            raise Unsupported(f"tool_choice: {choice.type} is no tool of the client")
+        return _chosen(choice)
+    return ANY_TOOL if choice == "required" else ""
+
+
+def _conversation(request: ResponsesRequest, conversation: Conversation) -> ChatInput:
     conversation.add_system(request.instructions or "")
     if isinstance(request.input, str):
         conversation.add_user(request.input)
@@ -343,16 +441,30 @@ def _add(conversation: Conversation, item: InputItem, where: str) -> None:
     match item.type:
         case "message":
             _add_message(conversation, item, where)
-        case "function_call":
+        case "function_call" | "custom_tool_call":
             name, call_id = _need(item, "name", where), _need(item, "call_id", where)
-            arguments = parse_arguments(item.arguments or "")
-            call = ProposedCall(call_id=call_id, tool=name, arguments=arguments)
+            if item.namespace:
+                name = item.namespace + NAMESPACE_BREAK + name
+            call = (
+                custom_call(call_id, name, item.input)
+                if item.type == "custom_tool_call"
+                else ProposedCall(
+                    call_id=call_id, tool=name, arguments=parse_arguments(item.arguments or "")
+                )
+            )
             conversation.add_assistant("", (call,))
-        case "function_call_output":
-            output = _text(item.output, f"{where}.output")
-            conversation.add_result(_need(item, "call_id", where), output, f"{where}.call_id")
-        case "reasoning":
-            pass  # not sent to the model again
+        case "function_call_output" | "custom_tool_call_output":
+            output = _content(conversation, item.output, where, "output")
+            conversation.add_result(
+                _need(item, "call_id", where),
+                output.text,
+                f"{where}.call_id",
+                attachments=output.pictures,
+            )
+        case "reasoning" | "additional_tools":
+            pass  # not sent to the model again; declared already
+        case _:
+            conversation.ignore(f"input[].{item.type}")
 
 
 def _need(item: InputItem, name: str, where: str) -> str:
@@ -363,42 +475,43 @@ def _need(item: InputItem, name: str, where: str) -> str:
 
 
 def _add_message(conversation: Conversation, item: InputItem, where: str) -> None:
-    content = _parts(item.content, where)
-    text = _text(content, where)
+    content = _content(conversation, item.content, where, "content")
     match item.role:
         case "system" | "developer":
-            conversation.add_system(text)
+            conversation.add_system(content.text)
         case "user":
-            conversation.add_user(text, _pictures(content, where))
+            conversation.add_user(content.text, content.pictures)
         case "assistant":
-            conversation.add_assistant(text)
+            conversation.add_assistant(content.text)
         case None:
             raise InvalidParams(f"{where}: missing field role", field=where)
 
 
-def _parts(content: Any, where: str) -> str | tuple[InputPart, ...]:  # noqa: ANN401 - see InputItem
+def _content(conversation: Conversation, given: object, where: str, member: str) -> Content:
+    content = conversation.content()
+    pruned, ignored = without_unknown(Parts, {"parts": given})
+    for place in ignored:
+        conversation.ignore(place.replace("parts", f"input[].{member}", 1))
     try:
-        return convert_params(MessageContent, {"content": content}).content or ()
+        parts = convert_params(Parts, msgspec.convert(pruned, dict[str, Any])).parts
     except InvalidParams as error:
-        raise InvalidParams(f"{where}: {error.message}", field=f"{where}.{error.field}") from None
-
-
-def _text(content: str | tuple[InputPart, ...] | None, where: str) -> str:
-    if content is None or isinstance(content, str):
-        return content or ""
-    texts: list[str] = []
-    for part in content:
-        if part.type == "input_image" and "output" in where:
-            raise Unsupported(f"{where}: images are accepted in user messages only", field=where)
-        texts.append(part.text or part.refusal or "")
-    return "\n".join(filter(None, texts))
-
-
-def _pictures(content: str | tuple[InputPart, ...], where: str) -> tuple[Attachment, ...]:
-    if isinstance(content, str):
-        return ()
-    images = [part for part in content if part.type == "input_image"]
-    return tuple(picture_of_url(part.image_url or "", where) for part in images)
+        field = f"{where}.{(error.field or '').replace('parts', member, 1)}"
+        message = error.message.replace("parts", f"{where}.{member}", 1)
+        raise InvalidParams(message, field=field) from None
+    for part in () if parts is None or isinstance(parts, str) else parts:
+        place = f"input[].{member}[].{part.type}"
+        match part:
+            case InputPart(type="input_text" | "output_text" | "text" | "refusal" | "summary_text"):
+                content.say(part.text or part.refusal)
+            case InputPart(type="input_image", image_url=str(url)):
+                content.show_url(url, place)
+            case InputPart(type="input_file", file_data=str(data)):
+                content.read_file_url(data, part.filename or "of no name", place)
+            case _:
+                content.leave_out(place, f"a part of the type {part.type}")
+    if isinstance(parts, str):
+        content.say(parts)
+    return content
 
 
 # --- the answer ----------------------------------------------------------------------------------
@@ -406,7 +519,8 @@ def _pictures(content: str | tuple[InputPart, ...], where: str) -> tuple[Attachm
 
 def whole_response(request: ResponsesRequest, answer: CompatAnswer, ended: AnswerEnded) -> Response:
     """Return the whole answer."""
-    return with_request(build_response(request.model, answer, ended), request)
+    declared = declared_tools(request)
+    return with_request(build_response(request.model, answer, ended, declared), request)
 
 
 def with_request(response: Response, request: ResponsesRequest) -> Response:
@@ -438,8 +552,13 @@ def response_in_progress(record: RunView) -> Response:
     )
 
 
-def build_response(model: str, answer: CompatAnswer, ended: AnswerEnded | None) -> Response:
-    """Return the answer, in progress if `ended` is None."""
+def build_response(
+    model: str,
+    answer: CompatAnswer,
+    ended: AnswerEnded | None,
+    declared: Mapping[str, Declared] = MappingProxyType({}),
+) -> Response:
+    """Return the answer, in progress if `ended` is None; `declared` has the tools of its request."""
     reading = answer.reading
     status: Status = "in_progress"
     note = RunNote(run_id=answer.run_id, session_id=answer.session_id)
@@ -452,7 +571,7 @@ def build_response(model: str, answer: CompatAnswer, ended: AnswerEnded | None) 
         created_at=reading.created_ms // 1000,
         model=model,
         status=status,
-        output=list(_output(answer, ended)),
+        output=_output(answer, ended, declared),
         palyra=note,
         usage=None if ended is None else _usage(reading.usage),
         error=ResponseError(code=ended.failure_class, message=ended.reason)
@@ -475,7 +594,9 @@ def _incomplete(ended: AnswerEnded | None) -> Incomplete | None:
     return Incomplete(reason=known.get(ended.finish, ended.partial))
 
 
-def _output(answer: CompatAnswer, ended: AnswerEnded | None) -> Sequence[OutputItem]:
+def _output(
+    answer: CompatAnswer, ended: AnswerEnded | None, declared: Mapping[str, Declared]
+) -> list[OutputItem]:
     reading, calls = answer.reading, () if ended is None else ended.calls
     items: list[OutputItem] = []
     if reading.reasoning:
@@ -483,7 +604,7 @@ def _output(answer: CompatAnswer, ended: AnswerEnded | None) -> Sequence[OutputI
     if reading.text or not calls:
         refusal = "" if ended is None else ended.refusal
         items.append(_message_item(answer.run_id, reading.text, refusal))
-    return [*items, *map(_call_item, calls)]
+    return [*items, *(_call_item(call, declared.get(call.tool)) for call in calls)]
 
 
 def _reasoning_item(run_id: str, text: str) -> OutputReasoning:
@@ -499,12 +620,24 @@ def _message_item(run_id: str, text: str, refusal: str) -> OutputMessage:
     return OutputMessage(id=item_name("msg", run_id), content=content, status="completed")
 
 
-def _call_item(call: ProposedCall) -> OutputCall:
+def _call_item(call: ProposedCall, declared: Declared | None) -> OutputCall | OutputCustomCall:
+    part = call.call_id.removeprefix("call_")
+    name = call.tool if declared is None else declared.name
+    namespace = declared.namespace if declared is not None and declared.namespace else msgspec.UNSET
+    if declared is not None and declared.is_custom:
+        return OutputCustomCall(
+            id=f"ctc_{part}",
+            call_id=call.call_id,
+            name=name,
+            input=custom_input(call),
+            namespace=namespace,
+        )
     return OutputCall(
-        id=f"fc_{call.call_id.removeprefix('call_')}",
+        id=f"fc_{part}",
         call_id=call.call_id,
-        name=call.tool,
+        name=name,
         arguments=call.arguments_text,
+        namespace=namespace,
     )
 
 
@@ -531,6 +664,7 @@ class ResponseStream:
     def __init__(self, request: ResponsesRequest, answer: CompatAnswer) -> None:
         self._request = request
         self._answer = answer
+        self._declared = declared_tools(request)
         self._sequence = 0
         self._open: dict[str, int] = {}  # output index of each started item
 
@@ -602,7 +736,7 @@ class ResponseStream:
             pieces.append(self._say(""))
         response = self._response(ended)
         for item in response.output:
-            if isinstance(item, OutputCall):
+            if isinstance(item, OutputCall | OutputCustomCall):
                 pieces.append(self._call(item))
             elif isinstance(item, OutputMessage):
                 pieces.append(self._close_message(item))
@@ -636,18 +770,18 @@ class ResponseStream:
             pieces.append(said + self._event("response.content_part.done", **place, part=part))
         return b"".join(pieces)
 
-    def _call(self, item: OutputCall) -> bytes:
-        empty = msgspec.structs.replace(item, arguments="", status="in_progress")
+    def _call(self, item: OutputCall | OutputCustomCall) -> bytes:
+        if isinstance(item, OutputCustomCall):
+            empty: OutputItem = msgspec.structs.replace(item, input="", status="in_progress")
+            kind, given = "custom_tool_call_input", {"input": item.input}
+        else:
+            empty = msgspec.structs.replace(item, arguments="", status="in_progress")
+            kind, given = "function_call_arguments", {"arguments": item.arguments}
         added = self._add(item.id, empty)
         place = self._place(item.id)
-        delta = self._event("response.function_call_arguments.delta", **place, delta=item.arguments)
-        done = self._event(
-            "response.function_call_arguments.done",
-            **place,
-            arguments=item.arguments,
-            name=item.name,
-        )
-        return added + delta + done
+        (delta,) = given.values()
+        sent = self._event(f"response.{kind}.delta", **place, delta=delta)
+        return added + sent + self._event(f"response.{kind}.done", **place, **given, name=item.name)
 
     def _add(self, item_id: str, item: OutputItem) -> bytes:
         self._open[item_id] = len(self._open)
@@ -660,7 +794,7 @@ class ResponseStream:
 
     def _response(self, ended: AnswerEnded | None) -> Response:
         """Return the response, its items in the order of their start."""
-        made = build_response(self._request.model, self._answer, ended)
+        made = build_response(self._request.model, self._answer, ended, self._declared)
         order = self._open
         output = sorted(made.output, key=lambda item: order.get(item.id, len(order)))
         shown = [] if ended is None else output

@@ -75,7 +75,7 @@ from palyra.net.http.compat.openapi import (
     StreamEvent,
     render_openapi,
 )
-from palyra.net.http.compat.params import refuse_unknown, without_unknown_nulls
+from palyra.net.http.compat.params import without_unknown
 from palyra.net.http.compat.responses import (
     Response,
     ResponsesRequest,
@@ -88,7 +88,7 @@ from palyra.net.http.compat.responses import (
 )
 from palyra.net.http.compat.run_follower import token_holds
 from palyra.net.http.compat.run_request import find_answer
-from palyra.net.http.compat.serving import Api, ApiRequest, serve
+from palyra.net.http.compat.serving import Api, ApiRequest, name_ignored, serve
 from palyra.net.http.compat.sources import CompatSources
 from palyra.net.protocol import jsonrpc
 from palyra.net.protocol.params import Params, convert_params
@@ -139,12 +139,17 @@ class HttpCall:
     body: bytes = b""  # empty once it is decoded
     size_bytes: int = 0  # of the body
 
+    ignored: tuple[str, ...] = ()  # members of the body that its struct lacks
+
     async def decode(self, kind: type[P]) -> P:
-        """Decode the body, once.  Raises BadMessage, InvalidParams, Unsupported."""
+        """Decode the body, once.  Raises BadMessage, InvalidParams."""
         body, self.body = self.body, b""
         if len(body) <= INLINE_BYTES:
-            return _decode(body, kind)
-        return await run_sync(_decode, body, kind)
+            request, self.ignored = _decode(body, kind)
+        else:
+            request, self.ignored = await run_sync(_decode, body, kind)
+        name_ignored(self.exchange, self.ignored)
+        return request
 
 
 Handler = Callable[[HttpCall], Awaitable[None]]
@@ -319,7 +324,9 @@ async def _ask(api: Api[Any], call: HttpCall) -> None:
     request = with_headers(await call.decode(api.request), exchange)
     size, redact = call.size_bytes, call.sources.backend.redact
     key = await find_key(exchange, call.caller, request, size, redact)
-    await serve(api, ApiRequest(call.sources, call.caller, exchange, request, key, size))
+    await serve(
+        api, ApiRequest(call.sources, call.caller, exchange, request, key, size, call.ignored)
+    )
 
 
 async def _models(call: HttpCall) -> None:
@@ -331,19 +338,16 @@ async def _model(call: HttpCall) -> None:
     await call.exchange.respond(HTTPStatus.OK, card)
 
 
-def _decode(body: bytes, kind: type[P]) -> P:
-    """Return the request.  Raises BadMessage, InvalidParams, Unsupported."""
+def _decode(body: bytes, kind: type[P]) -> tuple[P, tuple[str, ...]]:
+    """Return the request, and the members that are ignored.  Raises BadMessage, InvalidParams."""
     value = jsonrpc.read_json(body)
     if not isinstance(value, dict):
         raise InvalidParams(f"the body must be a JSON object, not {jsonrpc.show(value)}")
-    refuse_unknown(kind, value)
     try:
-        return convert_params(kind, value)
-    except InvalidParams as error:
-        pruned = without_unknown_nulls(kind, value)
-        if pruned == value:
-            raise error from None
-    return convert_params(kind, msgspec.convert(pruned, dict[str, Any]))
+        return convert_params(kind, value), ()
+    except InvalidParams:
+        pruned, ignored = without_unknown(kind, value)
+    return convert_params(kind, msgspec.convert(pruned, dict[str, Any])), ignored
 
 
 # --- routes --------------------------------------------------------------------------------------

@@ -41,8 +41,8 @@ _MEMBERS = {
     ev.RunAccepted.KIND: "the instructions, tools and answer schema together",
     ev.ConversationInherited.KIND: "the conversation before the last message",
 }
-MAX_TOOLS = 128
-MAX_TOOL_BYTES = 16_384  # of a tool's description and schema
+MAX_TOOLS = 1_024
+MAX_TOOL_BYTES = 131_072  # of a tool's description and schema
 
 
 class Extension(Params, frozen=True, kw_only=True):
@@ -67,7 +67,6 @@ class RunRequest(msgspec.Struct, frozen=True, kw_only=True):
     sampling: Sampling = Sampling()
     json_mode: bool = False
     answer_schema: dict[str, Any] | None = None
-    user: str | None = None  # names the session, unless the extension does
     extension: Extension = Extension()
 
     @property
@@ -96,7 +95,7 @@ async def answering(
         try:  # the run may have been accepted if the start is cancelled
             started = await _start(backend, caller, command, key, following)
             run_id = started.run_id
-            yield CompatAnswer(started, following, reading)
+            yield CompatAnswer(started, following, reading, ask.chat.ignored)
         finally:
             if ask.extension.cancel_on_disconnect and is_gone() and reading.ended is None:
                 await _cancel(backend, caller, run_id)  # noqa: ASYNC102 - it shields itself, briefly
@@ -156,11 +155,19 @@ async def _cancel(backend: Backend, caller: Caller, run_id: str) -> None:
 class CompatAnswer:
     """The answer of a run, read part by part."""
 
-    def __init__(self, started: Started, following: RunFollower, reading: AnswerReader) -> None:
+    def __init__(
+        self,
+        started: Started,
+        following: RunFollower,
+        reading: AnswerReader,
+        ignored: tuple[str, ...] = (),
+    ) -> None:
+        """`ignored`: the places of the request without effect."""
         self.run_id = started.run_id
         self.session_id = started.session_id
         self.reading = reading
         self._following = following
+        self._ignored = ignored
 
     def note(self, ended: AnswerEnded) -> RunNote:
         """Return the member `palyra` of the whole answer."""
@@ -169,6 +176,7 @@ class CompatAnswer:
             session_id=self.session_id,
             model=self.reading.model,
             tool_calls=list(self.reading.server_calls.values()),
+            ignored=list(self._ignored),
             partial=ended.partial,
             reason=ended.reason,
         )
@@ -233,7 +241,7 @@ def make_command(ask: RunRequest) -> StartRun:
     return StartRun(
         text=chat.text,
         session_id=session_id,
-        session_key=None if session_id else session_key(ask),
+        session_key=None if session_id else extension.session_key,
         agent=ask.agent,
         model=ask.target.model,
         queue_mode="followup",
@@ -246,13 +254,6 @@ def make_command(ask: RunRequest) -> StartRun:
         results=chat.results if chat.is_continued else (),
         brief=None if brief.is_blank else brief,
     )
-
-
-def session_key(ask: RunRequest) -> str | None:
-    """Return the key of the session of this user and agent; None for a session of its own."""
-    if ask.extension.session_key is not None:
-        return ask.extension.session_key
-    return f"{ORIGIN}:{ask.agent or ''}:{ask.user}" if ask.user else None
 
 
 def check_tools(tools: tuple[ClientTool, ...], must_call: str = "") -> None:
@@ -311,7 +312,7 @@ async def read_previous(backend: Backend, caller: Caller, run_id: str | None) ->
 
 
 def check_one_session(ask: RunRequest, previous: PreviousResponse) -> None:
-    """Raise InvalidParams if two sessions are named; `user` is ignored if another member names one."""
+    """Raise InvalidParams if two sessions are named."""
     options = ask.extension
     if options.session_id is not None and options.session_key is not None:
         raise InvalidParams(
@@ -370,14 +371,14 @@ def _in_session(ask: RunRequest, session_id: str | None, *, is_new: bool = False
         chat = msgspec.structs.replace(ask.chat, before=(), is_continued=True)
         ask = msgspec.structs.replace(ask, chat=chat)
     extension = msgspec.structs.replace(ask.extension, session_id=session_id, session_key=None)
-    return msgspec.structs.replace(ask, extension=extension, user=None)
+    return msgspec.structs.replace(ask, extension=extension)
 
 
 async def _find_session(backend: Backend, caller: Caller, ask: RunRequest) -> str | None:
     """Return the session that the request names; one named by key is created if missing."""
     if ask.extension.session_id is not None:
         return ask.extension.session_id
-    key = session_key(ask)
+    key = ask.extension.session_key
     if key is None:
         return None
     found = await backend.sessions.resolve(caller, key=key, session_id=None)

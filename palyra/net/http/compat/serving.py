@@ -7,6 +7,8 @@ from functools import partial
 from http import HTTPStatus
 from typing import Any, Generic, Protocol, TypeVar
 
+import msgspec
+
 from palyra.actors.kernel.threads import run_sync
 from palyra.core.access import Caller
 from palyra.core.journal.idempotency import IdempotencyKey
@@ -27,6 +29,7 @@ from palyra.net.http.compat.run_request import (
 from palyra.net.http.compat.sources import CompatSources
 
 R = TypeVar("R", bound=CompatRequest)
+MAX_IGNORED_CHARS = 2_048  # of the header
 
 
 class AnswerStream(Protocol):
@@ -60,6 +63,7 @@ class ApiRequest(Generic[R]):
     request: R
     key: IdempotencyKey | None
     size_bytes: int
+    ignored: tuple[str, ...] = ()  # members that the API's struct lacks
 
 
 async def serve(api: Api[R], call: ApiRequest[R]) -> None:
@@ -74,7 +78,9 @@ async def serve(api: Api[R], call: ApiRequest[R]) -> None:
     read = partial(api.read, request, target, previous_response.called)
     is_short = call.size_bytes <= INLINE_BYTES and not request.has_answer_schema
     ask = read() if is_short else await run_sync(read)
+    ask = msgspec.structs.replace(ask, chat=ask.chat.with_ignored(call.ignored))
     exchange = call.exchange
+    name_ignored(exchange, ask.chat.ignored)
     async with AsyncExitStack() as stack:
         async with _turn(call.sources, previous_response):
             ask = await settle(backend, caller, ask, previous_response)
@@ -88,6 +94,13 @@ async def serve(api: Api[R], call: ApiRequest[R]) -> None:
         else:
             ended = await answer.wait()
             await exchange.respond(HTTPStatus.OK, api.whole(request, answer, ended))
+
+
+def name_ignored(exchange: HttpExchange, places: tuple[str, ...]) -> None:
+    """Name places of the request without effect in the answer's headers."""
+    if places:
+        text = ", ".join(place for place in places if place.isascii() and place.isprintable())
+        exchange.headers["palyra-ignored"] = text[:MAX_IGNORED_CHARS]
 
 
 def _turn(

@@ -8,13 +8,16 @@ from palyra.core.model.messages import AssistantMessage, ProposedCall, ToolMessa
 from palyra.errors import InvalidParams, TooLarge
 from palyra.net.http.compat.conversation import (
     MAX_BEFORE_BYTES,
+    Content,
     Conversation,
     parse_arguments,
-    picture,
-    picture_of_url,
 )
-from palyra.net.http.compat.errors import Unsupported
 from tests.rows import every_row
+
+
+def picture(data: str) -> dict[str, str]:
+    return {"type": "image", "media_type": "image/png", "data": data}
+
 
 CALL = ProposedCall(call_id="c1", tool="weather", arguments={"city": "Oslo"})
 
@@ -106,7 +109,7 @@ def test_pictures_go_with_the_last_word() -> None:
     """The newest, as many as a message may have; its own alone where a session has the others."""
     made = Conversation()
     for number in range(MAX_PICTURES + 2):
-        made.add_user("look", (picture("image/png", str(number)),))
+        made.add_user("look", (picture(str(number)),))
     told = made.finish("messages")
     numbers = [str(number) for number in range(2, MAX_PICTURES + 2)]
     assert numbers == [p["data"] for p in told.pictures]
@@ -118,7 +121,7 @@ def test_pictures_go_with_the_last_word() -> None:
 def test_a_picture_of_before_is_no_last_word(role: str) -> None:
     """It belongs to the message it came with."""
     made = Conversation()
-    made.add_user("look", (picture("image/png", "1"),))
+    made.add_user("look", (picture("1"),))
     made.add_assistant("I see.")
     if role == "user":
         made.add_user(" ")
@@ -149,11 +152,56 @@ def test_the_earlier_conversation_has_a_limit(role: str) -> None:
 
 def test_only_what_is_in_the_request_is_shown() -> None:
     """Nothing is fetched for anybody."""
-    made = picture_of_url("data:image/png;base64,QUJD", "f")
-    assert ("image", "image/png", "QUJD") == (made["type"], made["media_type"], made["data"])
+    made = Conversation()
+    content = made.content()
+    content.show_url("data:image/png;base64,QUJD", "f")
+    assert ((picture("QUJD"),), "") == (content.pictures, content.text)
     for url in ("https://example.com/x.png", "file:///etc/passwd", "data:image/png,plain", ""):
-        with pytest.raises(Unsupported):
-            picture_of_url(url, "f")
+        content = made.content()
+        content.show_url(url, "f")
+        assert () == content.pictures
+        assert "left out here" in content.text
+    made.add_user("x")
+    assert ("f",) == made.finish("messages").ignored
+
+
+@every_row(
+    ("media_type", "data", "said"),
+    [
+        ("text/markdown; charset=utf-8", "IyBIaQ==", "notes\n# Hi"),
+        ("application/json", "e30=", "notes\n{}"),
+        (
+            "application/pdf",
+            "JVBERg==",
+            "[a document notes, application/pdf, 6 bytes, left out here]",
+        ),
+        ("text/plain", "/w==", "[a document notes, text/plain, 3 bytes, left out here]"),
+        ("text/plain", "no base64!", "[a document notes, text/plain, 7 bytes, left out here]"),
+        ("", "", "[a document notes, of no type, without its bytes, left out here]"),
+    ],
+)
+def test_a_document_that_is_text_is_read(media_type: str, data: str, said: str) -> None:
+    """Of any other one there is a line, and its place is named."""
+    places: list[str] = []
+    content = Content(places.append)
+    content.read_file(media_type, data, "notes", "here")
+    assert (said, ["here"] * said.startswith("[")) == (content.text, places)
+
+
+def test_a_picture_of_a_result_is_shown_with_the_last_word() -> None:
+    """Its result says that there is one."""
+    made = Conversation()
+    made.add_user("look")
+    made.add_assistant("", (CALL,))
+    made.add_result("c1", "", "f", attachments=(picture("1"),))
+    told = made.finish("messages")
+    assert [picture("1")] == list(told.pictures)
+    assert ["[the pictures of this result are shown below]"] == [r.output for r in told.results]
+    made.add_assistant("I see.")
+    made.add_user("what is it?", (picture("2"),))
+    told = made.finish("messages")
+    assert [picture("1"), picture("2")] == list(told.pictures)
+    assert (picture("2"),) == told.attachments
 
 
 @every_row(

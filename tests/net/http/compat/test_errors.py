@@ -41,9 +41,32 @@ def test_an_error_in_both_shapes(
     assert (status, openai) == (status_of(error), told["type"])
     assert anthropic == message_error(error)["error"]["type"]
     assert ("true" if again else "false") == error_headers(error)["x-should-retry"]
-    assert ("run_1" if isinstance(error, RunEnded) else None) == told.get("palyra", {}).get(
-        "run_id"
-    )
+    assert ("run_1" if isinstance(error, RunEnded) else None) == told["palyra"].get("run_id")
+
+
+@every_row(
+    ("ours", "code", "kind", "status"),
+    [
+        ("context_overflow", "context_length_exceeded", "invalid_request_error", 400),
+        ("context_budget_exhausted", "context_length_exceeded", "invalid_request_error", 400),
+        ("content_policy", "content_policy_violation", "invalid_request_error", 400),
+        ("quota", "insufficient_quota", "insufficient_quota", 429),
+        ("malformed", "malformed", "server_error", 502),
+    ],
+)
+def test_the_codes_that_programs_look_for(ours: str, code: str, kind: str, status: int) -> None:
+    """OpenAI's where it has one; ours is beside it."""
+    error = RunEnded(ours, "why", "run_1")
+    told = error_body(error)
+    assert (code, kind, ours) == (told["code"], told["type"], told["palyra"]["code"])
+    assert status == status_of(error)
+
+
+def test_a_prompt_that_is_too_long_is_known_by_its_words() -> None:
+    """Programs search the message, each for words of its own API."""
+    error = RunEnded("context_overflow", "9 tokens in 8", "run_1")
+    assert "maximum context length" in error_body(error)["message"]
+    assert message_error(error)["error"]["message"].startswith("prompt is too long: 9 tokens")
 
 
 def test_a_bug_says_only_that_it_is_one() -> None:

@@ -122,7 +122,7 @@ async def test_the_same_request_may_be_streamed() -> None:
     asked = exchange(idempotency_key="k")
     request = ChatRequest(model="m", messages=())
     streamed = msgspec.structs.replace(request, stream=True)
-    other = msgspec.structs.replace(request, seed=1)
+    other = msgspec.structs.replace(request, n=1)
     keys = [
         await headers.find_key(asked, ANN, each, 1, Redactor([]).redact_bytes)
         for each in (request, streamed, other)

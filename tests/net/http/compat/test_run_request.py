@@ -21,7 +21,6 @@ from palyra.net.http.compat.run_request import (
     RunRequest,
     answering,
     make_command,
-    session_key,
     settle,
 )
 from palyra.net.http.compat.sources import CompatSources
@@ -42,15 +41,10 @@ KEY = IdempotencyKey(principal="ann", key="once", body_sha256="0")
         (ModelTarget("helper", None), "clerk", "clerk"),
     ],
 )
-def test_a_user_has_a_session_with_each_agent(
-    target: ModelTarget, named: str | None, agent: str | None
-) -> None:
-    """Of the agent that answers, however the request names it."""
-    ask = RunRequest(
-        chat=ChatInput(text="x"), target=target, user="ann", extension=Extension(agent=named)
-    )
+def test_the_agent_that_answers(target: ModelTarget, named: str | None, agent: str | None) -> None:
+    """However the request names it."""
+    ask = RunRequest(chat=ChatInput(text="x"), target=target, extension=Extension(agent=named))
     assert agent == make_command(ask).agent
-    assert f"compat:{agent or ''}:ann" == session_key(ask)
 
 
 def test_results_are_not_duplicated() -> None:
