@@ -21,7 +21,15 @@ if TYPE_CHECKING:
     from palyra.client import Client
 
 
-SDKS = ("openai", "anthropic")
+SDKS = ("openai", "anthropic", "claude-code")
+DEFAULT_MODEL = "agent/default"
+# Claude Code asks for Anthropic's models by name unless told which ones there are.
+CLAUDE_CODE_MODELS = (
+    "ANTHROPIC_MODEL",
+    "ANTHROPIC_DEFAULT_OPUS_MODEL",
+    "ANTHROPIC_DEFAULT_SONNET_MODEL",
+    "ANTHROPIC_DEFAULT_HAIKU_MODEL",
+)
 HOW = {"sh": 'eval "$(palyra env)"', "fish": "palyra env --shell fish | source"}
 
 
@@ -30,7 +38,7 @@ HOW = {"sh": 'eval "$(palyra env)"', "fish": "palyra env --shell fish | source"}
     "--sdk",
     type=click.Choice(SDKS),
     multiple=True,
-    help="Also print the variables that this SDK reads.",
+    help="Also print the variables that this SDK or program reads.",
 )
 @click.option(
     "--shell",
@@ -69,6 +77,9 @@ def variables(endpoint: Endpoint, sdks: Sequence[str]) -> dict[str, str]:
         found |= {"OPENAI_BASE_URL": f"{url}/v1", "OPENAI_API_KEY": token}
     if "anthropic" in sdks:
         found |= {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_API_KEY": token}
+    if "claude-code" in sdks:
+        found |= {"ANTHROPIC_BASE_URL": url, "ANTHROPIC_AUTH_TOKEN": token}
+        found |= dict.fromkeys(CLAUDE_CODE_MODELS, DEFAULT_MODEL)
     return found
 
 

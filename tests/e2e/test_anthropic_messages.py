@@ -178,6 +178,90 @@ def test_further_members_of_a_tool(sdk: anthropic.Anthropic) -> None:
     assert ["tools[].allowed_callers"] == cast("Any", made).palyra["ignored"]
 
 
+PICTURE = {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PIXEL}}
+BLOCKS: list[tuple[Any, str]] = [  # a block, and the words of it that the model has
+    (
+        {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "abc"}},
+        "",
+    ),
+    (
+        {
+            "type": "document",
+            "source": {"type": "base64", "media_type": "application/pdf", "data": "AA"},
+        },
+        "messages[].content[].document",
+    ),
+    (
+        {
+            "type": "search_result",
+            "source": "https://x.org",
+            "title": "t",
+            "content": [{"type": "text", "text": "x"}],
+        },
+        "",
+    ),
+    (
+        {"type": "container_upload", "file_id": "f"},
+        "messages[].content[].container_upload",
+    ),
+    (
+        {"type": "image", "source": {"type": "url", "url": "https://x.org/y.png"}},
+        "messages[].content[].image",
+    ),
+]
+
+
+@pytest.mark.parametrize(("block", "place"), BLOCKS, ids=range(len(BLOCKS)))
+def test_a_block_costs_itself(sdk: anthropic.Anthropic, block: Any, place: str) -> None:
+    """One that runs do not support is left out and named, in a message and in a result."""
+    made: Any = ask(sdk, [block, {"type": "text", "text": "/say on"}])
+    assert "on" == made.content[0].text
+    assert bool(place) == (place in made.palyra.get("ignored", []))
+    use = {"type": "tool_use", "id": "c1", "name": "weather", "input": {}}
+    results = [{"type": "tool_result", "tool_use_id": "c1", "content": [block, PICTURE]}]
+    messages: Any = [
+        {"role": "user", "content": "/call weather {}\n/then\n/say seen"},
+        {"role": "assistant", "content": [use]},
+        {"role": "user", "content": [*results, {"type": "text", "text": "/say seen"}]},
+    ]
+    made = sdk.messages.create(model="scripted", max_tokens=9, messages=messages)
+    assert "seen" == made.content[0].text
+
+
+def test_tools_that_are_known_by_their_type(sdk: anthropic.Anthropic) -> None:
+    """Those that the client runs are offered; those of the provider are left out and named."""
+    tools: Any = [
+        {"type": "bash_20250124", "name": "bash"},
+        {"type": "text_editor_20250728", "name": "str_replace_based_edit_tool"},
+        {"type": "web_search_20250305", "name": "web_search", "max_uses": 3},
+    ]
+    made: Any = ask(sdk, '/call bash {"command": "ls"}', tools=tools)
+    (call,) = [block for block in made.content if block.type == "tool_use"]
+    assert ("bash", {"command": "ls"}) == (call.name, call.input)
+    assert "tools.web_search_20250305" in made.palyra["ignored"]
+
+
+def test_errors_of_other_paths_have_the_shape_that_the_client_reads(
+    sdk: anthropic.Anthropic,
+) -> None:
+    """Its SDK names the version of the API."""
+    with pytest.raises(anthropic.NotFoundError) as missing:
+        sdk.models.retrieve("nothing")
+    assert "not_found_error" == cast("Any", missing.value.body)["error"]["type"]
+
+
+def test_a_conversation_may_be_counted_with_the_answer_last(sdk: anthropic.Anthropic) -> None:
+    """As programs do to see how much room is left."""
+    said: Any = [{"role": "user", "content": "x"}, {"role": "assistant", "content": "y"}]
+    assert sdk.messages.count_tokens(model="scripted", messages=said).input_tokens
+
+
+def test_a_label_joins_nothing(sdk: anthropic.Anthropic) -> None:
+    """Two requests of one user are two sessions."""
+    made: list[Any] = [ask(sdk, "/say x", metadata={"user_id": "ann"}) for _ in range(2)]
+    assert made[0].palyra["session_id"] != made[1].palyra["session_id"]
+
+
 def test_pictures_are_taken(sdk: anthropic.Anthropic, other: openai.OpenAI) -> None:
     """In base64, in both APIs; an address is not fetched."""
     image = {

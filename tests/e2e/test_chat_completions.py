@@ -10,7 +10,11 @@ from uuid import UUID
 import openai
 import pydantic
 import pytest
-from openai.types.chat import ChatCompletion, ChatCompletionChunk
+from openai.types.chat import (
+    ChatCompletion,
+    ChatCompletionChunk,
+    ChatCompletionMessageCustomToolCall,
+)
 
 from palyra.client import TapeEvent
 from palyra.core.model.messages import AssistantMessage, Sampling, UserMessage
@@ -366,6 +370,57 @@ def test_a_session_by_key(sdk: openai.OpenAI) -> None:
     assert first.usage is not None
     assert second.usage is not None
     assert second.usage.prompt_tokens > first.usage.prompt_tokens
+
+
+FOREIGN: list[Any] = [
+    {"role": "assistant", "content": "a", "reasoning_details": [{"type": "x"}]},
+    {"role": "assistant", "content": "a", "provider_specific_fields": {"x": 1}},
+    {"role": "assistant", "content": "a", "audio": {"id": "audio_1"}},
+    {"role": "user", "content": [{"type": "file", "file": {"file_id": "file_1"}}]},
+    {"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": "AAAA"}}]},
+    {"role": "user", "content": [{"type": "text", "text": "x", "cache_control": {}}]},
+    {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x.org/y"}}]},
+]
+
+
+@pytest.mark.parametrize("message", FOREIGN, ids=range(len(FOREIGN)))
+def test_a_message_of_another_provider_costs_itself(sdk: openai.OpenAI, message: Any) -> None:
+    """What is not understood is left out, and the answer names it; hints too."""
+    messages: Any = [message, {"role": "user", "content": "/say on"}]
+    hints: Any = {"presence_penalty": 1, "extra_body": {"top_k": 4, "reasoning": {"effort": "low"}}}
+    made = sdk.chat.completions.create(model="scripted", messages=messages, **hints)
+    assert "on" == made.choices[0].message.content
+    hinted = {"presence_penalty", "top_k", "reasoning"}
+    assert hinted < set(note(made)["ignored"])
+
+
+def test_a_custom_tool_takes_one_text(sdk: openai.OpenAI) -> None:
+    """It is called as it was declared, and its call comes back as such."""
+    tools: Any = [
+        {"type": "custom", "custom": {"name": "patch", "format": {"type": "text"}}},
+        {"type": "mcp", "server_label": "x"},
+    ]
+    text = '/call patch {"input": "+ line"}\n/then\n/say done'
+    made = ask(sdk, text, tools=tools)
+    (call,) = made.choices[0].message.tool_calls or []
+    assert isinstance(call, ChatCompletionMessageCustomToolCall)
+    assert ("patch", "+ line") == (call.custom.name, call.custom.input)
+    assert ["tools[].server_label", "tools.mcp"] == note(made)["ignored"]
+    messages: Any = [
+        {"role": "user", "content": text},
+        made.choices[0].message.model_dump(exclude_unset=True),
+        {"role": "tool", "tool_call_id": call.id, "content": "ok"},
+    ]
+    after = sdk.chat.completions.create(model="scripted", messages=messages, tools=tools)
+    assert "done" == after.choices[0].message.content
+
+
+def test_only_allowed_tools_are_offered(sdk: openai.OpenAI) -> None:
+    """Of those that are declared."""
+    none: Any = {"mode": "required", "tools": [{"type": "function", "function": {"name": "clock"}}]}
+    choice: Any = {"type": "allowed_tools", "allowed_tools": none}
+    with pytest.raises(openai.BadRequestError, match="no such tool"):
+        ask(sdk, "hello", tools=[WEATHER], tool_choice=choice)
 
 
 def test_the_same_key_is_the_same_run(sdk: openai.OpenAI) -> None:

@@ -298,8 +298,8 @@ async def test_the_daemons_own_paths_are_separate(daemon: DaemonProcess, path: s
 
 async def test_a_too_large_member_is_named(daemon: DaemonProcess) -> None:
     """By the member of the request, not by the event on the tape."""
-    messages = [{"role": "user", "content": "x" * 300_000}]
+    messages = [{"role": "user", "content": "x" * 800_000}]
     status, answer = await ask(daemon, json.dumps({**HELLO, "messages": messages}).encode())
     assert (413, "too_large") == (status, answer["error"]["code"])
-    assert "the last user message: 300" in answer["error"]["message"]
+    assert "the last user message: 800" in answer["error"]["message"]
     assert "message.received" not in answer["error"]["message"]

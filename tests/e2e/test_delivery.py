@@ -164,7 +164,7 @@ def narrow(tmp_path_factory: pytest.TempPathFactory) -> Generator[DaemonProcess]
 
 
 async def test_a_client_that_does_not_read(narrow: DaemonProcess) -> None:
-    """It is closed with 1013 and its last seq; its run continues, and another reader sees all of it."""
+    """The daemon gives it up, saying its last seq; its run continues, and another reader sees all of it."""
     (narrow.workspace / "big.txt").write_text("0123456789abcde\n" * 1_000, encoding="utf-8")
     async with narrow.connect() as client, connected(narrow.port, narrow.token, room=2_048) as slow:
         started = await slow.call("run.start", text=BIG_RESULTS, subscribe=True)
@@ -174,8 +174,10 @@ async def test_a_client_that_does_not_read(narrow: DaemonProcess) -> None:
             pass
         end = await slow.closed()
     check_tape(tape)
-    assert ("run.done", 1013) == (tape[-1].kind, end.code)
-    assert "slow consumer" in end.reason
+    assert "run.done" == tape[-1].kind
+    assert "slow consumer: last seq " in narrow.said
+    # The close frame is there for some seconds only, which on a starved machine have passed.
+    assert end.code in {1013, 1006}
 
 
 async def is_alone(client: Client) -> bool:

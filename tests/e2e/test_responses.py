@@ -145,13 +145,83 @@ def test_a_reply_may_have_one_call_at_most(sdk: openai.OpenAI) -> None:
     assert "it rains" == last.output_text
 
 
-def test_a_finished_response_does_not_stream_again(sdk: openai.OpenAI) -> None:
-    """The SDK would find no event in the complete response and report nothing."""
+def test_a_finished_response_streams_again(sdk: openai.OpenAI) -> None:
+    """From its tape, to the same end."""
     made = ask(sdk, "/say hello")
-    with pytest.raises(openai.BadRequestError, match="stream") as refused:
-        sdk.responses.retrieve(made.id, stream=True)
-    assert "unsupported_parameter" == refused.value.code
+    events = list(sdk.responses.retrieve(made.id, stream=True))
+    assert ("response.created", "response.completed") == (events[0].type, events[-1].type)
+    (last,) = [event.response for event in events if event.type == "response.completed"]
+    assert ("hello", made.id) == (last.output_text, last.id)
     assert "hello" == sdk.responses.retrieve(made.id, stream=False).output_text
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [("POST", "/responses/compact"), ("GET", "/responses/resp_1/input_items")],
+)
+def test_paths_that_are_not_supported_say_so(sdk: openai.OpenAI, method: str, path: str) -> None:
+    """By name; they are no ids of responses."""
+    with pytest.raises(openai.BadRequestError, match="not supported") as refused:
+        (sdk.post if method == "POST" else sdk.get)(path, cast_to=object)
+    assert "unsupported_parameter" == refused.value.code
+
+
+def test_tokens_are_counted_without_a_run(sdk: openai.OpenAI) -> None:
+    """About those that the run then reports."""
+    counted = sdk.responses.input_tokens.count(model="scripted", input="/say hello")
+    made = ask(sdk, "/say hello")
+    assert made.usage is not None
+    assert made.usage.input_tokens == pytest.approx(counted.input_tokens, abs=3)
+
+
+def test_tools_of_every_type(sdk: openai.OpenAI) -> None:
+    """A custom tool and one in a namespace are called as they were declared; the provider's own is left out."""
+    tools: Any = [
+        {"type": "custom", "name": "patch", "description": "Apply it."},
+        {
+            "type": "namespace",
+            "name": "team",
+            "description": "Others.",
+            "tools": [{"type": "function", "name": "ask", "parameters": {"type": "object"}}],
+        },
+        {"type": "web_search"},
+    ]
+    text = '/call patch {"input": "+ line"}\n/call team.ask {}\n/then\n/say both'
+    for made in (ask(sdk, text, tools=tools), stream(sdk, text, tools=tools)[-1].response):
+        items = [item.model_dump(exclude_unset=True) for item in made.output]
+        assert [
+            ("custom_tool_call", "patch", None, "+ line"),
+            ("function_call", "ask", "team", None),
+        ] == [
+            (item["type"], item["name"], item.get("namespace"), item.get("input")) for item in items
+        ]
+        assert ["tools.web_search"] == note(made)["ignored"]
+        history = [{"role": "user", "content": text}, *items]
+        history += [
+            {"type": f"{kind}_output", "call_id": item["call_id"], "output": "done"}
+            for kind, item in zip(("custom_tool_call", "function_call"), items, strict=True)
+        ]
+        assert "both" == ask(sdk, history, tools=tools).output_text
+
+
+HISTORY: list[Any] = [
+    {"type": "item_reference", "id": "msg_1"},
+    {"type": "web_search_call", "id": "ws_1", "status": "completed", "action": {"type": "search"}},
+    {"type": "compaction", "encrypted_content": "x"},
+    {"type": "reasoning", "summary": [], "content": [{"type": "reasoning_text", "text": "x"}]},
+    {"role": "user", "content": [{"type": "input_file", "file_id": "file_1"}]},
+    {"role": "user", "content": [{"type": "input_image", "file_id": "file_2"}]},
+    {"role": "user", "content": [{"type": "input_audio", "input_audio": {"data": "AAAA"}}]},
+]
+
+
+@pytest.mark.parametrize("item", HISTORY, ids=lambda item: item.get("type", "message"))
+def test_an_item_of_the_history_costs_itself(sdk: openai.OpenAI, item: Any) -> None:
+    """It is left out and named; reasoning is not sent again and not named."""
+    made = ask(sdk, [item, {"role": "user", "content": "/say on"}], truncation="auto")
+    assert "on" == made.output_text
+    left_out = [place for place in note(made)["ignored"] if place != "truncation"]
+    assert bool(left_out) == (item.get("type") != "reasoning"), left_out
 
 
 @pytest.mark.parametrize(

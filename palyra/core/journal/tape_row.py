@@ -38,7 +38,9 @@ class TapeRow(msgspec.Struct, frozen=True, gc=False):
     data: bytes
 
 
-MAX_PAYLOAD_BYTES = 262_144  # one event; larger content belongs in an artifact
+# One event; larger content belongs in an artifact.  A page of 256 KiB and one event fit into a message of
+# 1 MiB, the limit of many WebSocket clients.
+MAX_PAYLOAD_BYTES = 720_896
 
 
 def link(prev: bytes, position: int, row: TapeRow) -> bytes:

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from palyra.core.journal.tape_row import MAX_PAYLOAD_BYTES, TapeRow
+from palyra.core.journal.tape_row import TapeRow
 from palyra.core.model.messages import AssistantMessage, Message, ToolMessage
 from palyra.core.model.summary import Summary
 from palyra.core.run.state import Run, apply, begin
@@ -21,7 +21,7 @@ from palyra.core.tape import events as ev
 from palyra.core.tape.events import ConversationInherited
 from palyra.errors import InvalidParams, InvariantBroken
 
-CHUNK_BYTES = MAX_PAYLOAD_BYTES * 3 // 4  # of messages in one event, unless one alone is larger
+CHUNK_BYTES = 196_608  # of messages in one event, unless one alone is larger
 
 
 def given(

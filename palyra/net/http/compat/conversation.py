@@ -39,7 +39,7 @@ SHOWN_URL_CHARS = 256
 TEXT_TYPES = frozenset({"application/json", "application/xml", "application/yaml"})  # besides text/
 HAS_PICTURES = "[the pictures of this result are shown below]"
 # Of the messages before the last one, as JSON: a session encodes and redacts them in one step.
-MAX_BEFORE_BYTES = 1_048_576
+MAX_BEFORE_BYTES = 8_388_608
 
 
 class ChatInput(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,26 +1,17 @@
 """Anthropic's Messages, `POST /v1/messages`: request, answer, stream, and the count of tokens.
 
 Source: https://docs.anthropic.com/en/api/messages.
-
-`POST /v1/messages/count_tokens` estimates tokens as a run does for its budgets (`core.context`).  The
-agent's instructions and tools count, because they are sent, too; messages kept by a session do not.
 """
 
 from collections.abc import Iterator, Mapping
-from functools import partial
 from typing import Any, Literal
 
 import msgspec
 
-from palyra.actors.kernel.threads import run_sync
 from palyra.core.access import Caller
-from palyra.core.agent import DEFAULT_AGENT
-from palyra.core.context.assembly import Prefix, brief_prefix
 from palyra.core.journal.records import Usage
-from palyra.core.model.images import PICTURE_TOKENS
-from palyra.core.model.messages import ProposedCall, Sampling, message_tokens
+from palyra.core.model.messages import ProposedCall, Sampling
 from palyra.core.model.request_options import ANY_TOOL, ClientTool
-from palyra.core.text.tokens import estimate_tokens
 from palyra.errors import InvalidParams, PalyraError
 from palyra.net.http.compat import http_exchange
 from palyra.net.http.compat.answer import (
@@ -40,7 +31,8 @@ from palyra.net.http.compat.errors import (
     code_of,
     error_body,
 )
-from palyra.net.http.compat.model_names import ModelTarget, find_target
+from palyra.net.http.compat.estimate import estimate_input
+from palyra.net.http.compat.model_names import ModelTarget
 from palyra.net.http.compat.params import (
     CompatRequest,
     Count,
@@ -56,7 +48,6 @@ from palyra.net.http.compat.run_request import (
     Extension,
     RunRequest,
     check_tools,
-    make_command,
 )
 from palyra.net.http.compat.sources import CompatSources
 from palyra.net.protocol.params import Params
@@ -607,29 +598,14 @@ def _event(kind: str, /, **members: Any) -> bytes:  # noqa: ANN401 - what the ev
     return http_exchange.event({"type": kind, **members}, kind)
 
 
-SCOPE = "runs:write"
-
-
 async def count_tokens(sources: CompatSources, caller: Caller, request: CountRequest) -> TokenCount:
-    """Estimate the tokens of a request.
-
-    Raises ModelNotFound, InvalidParams, Unsupported, TooLarge, and NotFound for the agent.
-    """
-    caller.require(SCOPE)
-    target = await find_target(sources, caller, request.model)
-    agents = sources.backend.agents
-    name = request.palyra.agent or target.agent or DEFAULT_AGENT.name
-    prefix = agents.prefix(await agents.get(caller, name), caller.principal)
-    return await run_sync(partial(_count, request, target, prefix))
+    """Estimate the tokens of a request, as `estimate_input` does."""
+    tokens = await estimate_input(sources, caller, request, _read_counted)
+    return TokenCount(input_tokens=tokens)
 
 
-def _count(request: CountRequest, target: ModelTarget, prefix: Prefix) -> TokenCount:
+def _read_counted(request: CountRequest, target: ModelTarget) -> RunRequest:
     fields = {name: getattr(request, name) for name in request.__struct_fields__}
     if request.messages and request.messages[-1].role == "assistant":  # it may be counted alone
         fields["messages"] = (*request.messages, InputMessage(role="user", content="."))
-    ask = read_messages(MessagesRequest(**fields, max_tokens=1), target, {})
-    chat = ask.chat
-    texts = sum(map(message_tokens, (*chat.before, *chat.results))) + estimate_tokens(chat.text)
-    pictures = PICTURE_TOKENS * len(chat.pictures)
-    whole = brief_prefix(prefix, make_command(ask).brief)
-    return TokenCount(input_tokens=whole.tokens + texts + pictures)
+    return read_messages(MessagesRequest(**fields, max_tokens=1), target, {})

@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 import msgspec
 
+from palyra.core.access import Caller
 from palyra.core.journal.records import Usage
 from palyra.core.model.messages import ProposedCall, Sampling
 from palyra.core.model.request_options import ANY_TOOL, ClientTool
@@ -33,6 +34,7 @@ from palyra.net.http.compat.conversation import (
     parse_arguments,
 )
 from palyra.net.http.compat.errors import RunEnded, Unsupported, code_of, error_body
+from palyra.net.http.compat.estimate import estimate_input
 from palyra.net.http.compat.model_names import ModelTarget
 from palyra.net.http.compat.params import (
     CompatRequest,
@@ -51,6 +53,7 @@ from palyra.net.http.compat.params import (
     without_unknown,
 )
 from palyra.net.http.compat.run_request import CompatAnswer, Extension, RunRequest, check_tools
+from palyra.net.http.compat.sources import CompatSources
 from palyra.net.protocol.params import Params, convert_params
 
 
@@ -263,6 +266,13 @@ class Incomplete(msgspec.Struct, frozen=True, kw_only=True):
 
 
 Status = Literal["in_progress", "completed", "incomplete", "failed", "cancelled"]
+
+
+class ResponseTokens(msgspec.Struct, frozen=True, kw_only=True):
+    """Estimated tokens of a request."""
+
+    input_tokens: int
+    object: Literal["response.input_tokens"] = "response.input_tokens"
 
 
 class Response(msgspec.Struct, frozen=True, kw_only=True):
@@ -521,6 +531,16 @@ def whole_response(request: ResponsesRequest, answer: CompatAnswer, ended: Answe
     """Return the whole answer."""
     declared = declared_tools(request)
     return with_request(build_response(request.model, answer, ended, declared), request)
+
+
+async def count_response(
+    sources: CompatSources, caller: Caller, request: ResponsesRequest
+) -> ResponseTokens:
+    """Estimate the tokens of a request, as `estimate_input` does, without an earlier response."""
+    tokens = await estimate_input(
+        sources, caller, request, lambda asked, target: read_responses(asked, target, {})
+    )
+    return ResponseTokens(input_tokens=tokens)
 
 
 def with_request(response: Response, request: ResponsesRequest) -> Response:

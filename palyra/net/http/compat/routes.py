@@ -80,7 +80,9 @@ from palyra.net.http.compat.responses import (
     Response,
     ResponsesRequest,
     ResponseStream,
+    ResponseTokens,
     build_response,
+    count_response,
     read_responses,
     response_in_progress,
     run_id_of,
@@ -88,7 +90,7 @@ from palyra.net.http.compat.responses import (
 )
 from palyra.net.http.compat.run_follower import token_holds
 from palyra.net.http.compat.run_request import find_answer
-from palyra.net.http.compat.serving import Api, ApiRequest, name_ignored, serve
+from palyra.net.http.compat.serving import Api, ApiRequest, name_ignored, send_stream, serve
 from palyra.net.http.compat.sources import CompatSources
 from palyra.net.protocol import jsonrpc
 from palyra.net.protocol.params import Params, convert_params
@@ -100,7 +102,8 @@ P = TypeVar("P", bound=Params)
 READ_SCOPE = "system:read"
 PREFIX = "/v1/"
 OTHERS = frozenset({WEBSOCKET_PATH.decode(), "/v1/asyncapi.json"})  # the daemon's own protocol
-MESSAGES_PATH = "/v1/messages"  # its errors have a shape of their own
+# Their errors have a shape of their own.
+MESSAGES_PATH, MESSAGES_HEADER = "/v1/messages", b"anthropic-version"
 MAX_BODY_BYTES = 16_777_216  # pictures are in it as base64
 MAX_TOKENS_KNOWN = 1_024  # rates in memory
 UNIT_BYTES = 16_384  # each whole unit of a body costs one more request of the rate
@@ -247,7 +250,9 @@ class CompatApp:
 
 async def _refuse(exchange: HttpExchange, error: PalyraError) -> None:
     exchange.headers.update(error_headers(error))
-    is_message = exchange.path.startswith(MESSAGES_PATH)
+    is_message = exchange.path.startswith(MESSAGES_PATH) or bool(
+        exchange.head.values(MESSAGES_HEADER)
+    )
     answer = message_error(error) if is_message else {"error": error_body(error)}
     await exchange.respond(status_of(error), answer)
 
@@ -292,9 +297,15 @@ async def _responses(call: HttpCall) -> None:
 
 async def _response(call: HttpCall) -> None:
     """Answer with an earlier response; with one in progress as far as it is known."""
-    if call.exchange.asks("stream", "true"):
-        raise Unsupported("stream: supported only for a response in progress", field="stream")
-    await _show(call, run_id_of(call.rest))
+    run_id, exchange = run_id_of(call.rest), call.exchange
+    if not exchange.asks("stream", "true"):
+        await _show(call, run_id)
+        return
+    backend = call.sources.backend
+    record = await backend.gateway.get_run(call.caller, run_id)
+    async with find_answer(backend, call.caller, record) as answer:
+        stream = ResponseStream(ResponsesRequest(model=record.model, input=""), answer)
+        await send_stream(exchange, answer, stream)
 
 
 async def _cancel(call: HttpCall) -> None:
@@ -313,6 +324,20 @@ async def _show(call: HttpCall, run_id: str) -> None:
     async with find_answer(backend, call.caller, record) as answer:
         response = build_response(record.model, answer, await answer.read_end())
         await call.exchange.respond(HTTPStatus.OK, response)
+
+
+async def _count_response(call: HttpCall) -> None:
+    request = await call.decode(ResponsesRequest)
+    counted = await count_response(call.sources, call.caller, request)
+    await call.exchange.respond(HTTPStatus.OK, counted)
+
+
+async def _refuse_compact(_call: HttpCall) -> None:  # noqa: RUF029 - as all handlers
+    raise Unsupported("compact: not supported; the daemon compacts the sessions that it keeps")
+
+
+async def _refuse_items(_call: HttpCall) -> None:  # noqa: RUF029 - as all handlers
+    raise Unsupported("input_items: not supported; `palyra tape show` has a run's input")
 
 
 async def _refuse_delete(_call: HttpCall) -> None:  # noqa: RUF029 - as all handlers
@@ -380,6 +405,16 @@ ROUTES: tuple[HttpRoute, ...] = (
         Response,
         StreamEvent,
     ),
+    HttpRoute(
+        "POST",
+        "/v1/responses/input_tokens",
+        _count_response,
+        "Count the tokens of a request",
+        ResponsesRequest,
+        ResponseTokens,
+    ),
+    HttpRoute("POST", "/v1/responses/compact", _refuse_compact, "Not supported"),
+    HttpRoute("GET", "/v1/responses/{id}/input_items", _refuse_items, "Not supported"),
     HttpRoute("GET", "/v1/responses/{id}", _response, "Get an earlier response", answer=Response),
     HttpRoute(
         "DELETE", "/v1/responses/{id}", _refuse_delete, "Not supported: a run keeps its tape"

@@ -90,7 +90,7 @@ async def serve(api: Api[R], call: ApiRequest[R]) -> None:
         exchange.headers["x-palyra-run-id"] = answer.run_id
         exchange.headers["x-palyra-session-id"] = answer.session_id
         if request.stream:
-            await _stream(exchange, answer, api.stream(request, answer))
+            await send_stream(exchange, answer, api.stream(request, answer))
         else:
             ended = await answer.wait()
             await exchange.respond(HTTPStatus.OK, api.whole(request, answer, ended))
@@ -114,7 +114,7 @@ def _turn(
     )
 
 
-async def _stream(exchange: HttpExchange, answer: CompatAnswer, stream: AnswerStream) -> None:
+async def send_stream(exchange: HttpExchange, answer: CompatAnswer, stream: AnswerStream) -> None:
     """Send parts until the run ends.  A failure before the first piece has a status of its own."""
     while not answer.is_over:
         try:

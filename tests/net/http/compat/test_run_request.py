@@ -116,17 +116,16 @@ async def test_who_leaves_at_the_start_ends_the_run(
         assert ["cancel the client has left"] * (is_wanted and is_gone) == daemon.gateway.effects
 
 
-@pytest.mark.parametrize("named", ["session_id", "session_key", "user"])
+@pytest.mark.parametrize("named", ["session_id", "session_key"])
 async def test_a_session_that_is_named_is_continued(
     monkeypatch: pytest.MonkeyPatch, named: str
 ) -> None:
-    """By id, by key or by its user: the messages that it holds are not stored a second time."""
+    """By id or by key: the messages that it holds are not stored a second time."""
     said = (UserMessage("hi"), AssistantMessage("ho"))
-    names: dict[str, Any] = {} if named == "user" else {named: "ses_1"}
+    names: dict[str, Any] = {named: "ses_1"}
     ask = RunRequest(
         chat=ChatInput(text="x", before=said),
         target=ModelTarget(None, "scripted"),
-        user="u" if named == "user" else None,
         extension=Extension(**names),
     )
 

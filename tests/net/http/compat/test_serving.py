@@ -54,7 +54,7 @@ class Told:
 
 
 async def serve(told: Any) -> list[bytes]:
-    await serving._stream(told, told, told)
+    await serving.send_stream(told, told, told)
     sent: list[bytes] = told.sent
     return sent
 
