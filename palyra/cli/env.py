@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 SDKS = ("openai", "anthropic", "claude-code")
 DEFAULT_MODEL = "agent/default"
-# Claude Code asks for Anthropic's models by name unless told which ones there are.
+# Claude Code asks for Anthropic's models by name unless these variables name others.
 CLAUDE_CODE_MODELS = (
     "ANTHROPIC_MODEL",
     "ANTHROPIC_DEFAULT_OPUS_MODEL",

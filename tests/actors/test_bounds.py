@@ -50,7 +50,7 @@ async def test_a_message_too_large_starts_nothing(
 ) -> None:
     """The error names the limit; there is no tape and no actor, and the session works."""
     async with running(store) as kit:
-        with pytest.raises(TooLarge, match="262144"):
+        with pytest.raises(TooLarge, match=str(MAX_PAYLOAD_BYTES)):
             await kit.start(TOO_LONG, session_key="k")
         assert kit.registry.runs == {}
         assert await kit.end(await kit.start("short", session_key="k")) == "done"
@@ -64,7 +64,7 @@ async def test_a_steer_too_large_is_refused(
         kit.model.turns = [call(("hang", {})), say("ok")]
         run_id = await kit.start()
         await wait_all_tasks_blocked(0.0001)
-        with pytest.raises(TooLarge, match="262144"):
+        with pytest.raises(TooLarge, match=str(MAX_PAYLOAD_BYTES)):
             await kit.gateway.steer_run(OPERATOR, run_id, TOO_LONG)
         kit.gate_open.set()
         assert await kit.end(run_id) == "done"
@@ -80,7 +80,10 @@ async def test_a_turn_too_large_fails_the_run_with_its_size(
         run_id = await kit.start()
         assert await kit.end(run_id) == "failed"
         failed = kit.events(run_id, "run.failed")[0]
-        assert (failed.failure_class, "262144" in failed.reason) == ("malformed", True)
+        assert (failed.failure_class, str(MAX_PAYLOAD_BYTES) in failed.reason) == (
+            "malformed",
+            True,
+        )
 
 
 async def test_what_is_too_large_is_not_searched_for_secrets(

@@ -183,7 +183,7 @@ class Content:
     """Text and pictures of one message or result, part by part."""
 
     def __init__(self, ignore: Callable[[str], None]) -> None:
-        """`ignore` is told the places that are left out."""
+        """`ignore` takes the places that are left out."""
         self._texts: list[str] = []
         self._pictures: list[Attachment] = []
         self._ignore = ignore
