@@ -21,6 +21,7 @@ from palyra.tools.programs.process_tools import Processes
 from palyra.tools.programs.program import CommandEnvironment
 from palyra.tools.programs.shell import Shell
 from palyra.tools.sandbox.command import MIB, CommandEgress, CommandLimits, Level
+from palyra.tools.sandbox.git_folders import find_git_obstacle
 from palyra.tools.sandbox.health_check import SandboxHealthCheck
 from palyra.tools.sandbox.sandbox import Sandbox
 from palyra.tools.toolbox import Tool, Toolbox
@@ -90,6 +91,8 @@ def build_processset(  # noqa: PLR0913 - the last ones by name
         environment = surroundings_at(
             config.sandbox, workspace, sandbox, open_egress=open_egress, granted=granted
         )
+        if environment.git_obstacle:
+            log.warning("git finds no repository in a workspace", why=environment.git_obstacle)
         shell = Shell(sandbox, environment, host.run_blocking, config.sandbox.deadline_s)
         return [shell.tool(), *processes.tools(environment)]
 
@@ -126,6 +129,7 @@ def surroundings_at(
         profile=f"{sandbox.enforcement}; {_WRITABLE[sandbox.level]}; {network}",
         open_egress=partial(open_egress, hosts, _report_refused) if hosts else None,
         level=sandbox.level,
+        git_obstacle=find_git_obstacle(str(workspace.root), sandbox.level),
     )
 
 

@@ -23,6 +23,7 @@ from palyra.tools.programs.disk_watch import DiskWatch
 from palyra.tools.programs.output import OutputBuffer, read_until_exit
 from palyra.tools.programs.program import find_binary
 from palyra.tools.sandbox.command import Command, CommandLimits, SandboxFailure
+from palyra.tools.sandbox.git_folders import find_git_obstacle
 from palyra.tools.sandbox.sandbox import Sandbox
 
 MAX_BYTES = 1_048_576  # of git's output; the rest is left out
@@ -58,6 +59,7 @@ _ENVIRONMENT = {
 _SECTION = re.compile(r"^diff --(?:git|cc|combined) ", re.MULTILINE)
 _RAW = re.compile(r":[^\0]*\0([^\0]*)\0")
 _GIT = CommandLine(argv=("git",), words=("git",), is_line=False, cwd="")
+NO_REPOSITORY = "this is not a git repository"
 UNREADABLE = "git's list of changed files cannot be read"
 
 
@@ -81,6 +83,10 @@ class GitDiff:
             error = await self._run(command, output)
         except SandboxFailure as failure:
             raise ToolFailure(failure.message) from failure
+        if error == NO_REPOSITORY:
+            root, level = str(self.workspace.root), self.sandbox.level
+            why = await self.run_blocking(find_git_obstacle, root, level)
+            raise ToolFailure(f"{error}: {why}" if why else error)
         if error:
             raise ToolFailure(error)
         is_cut = output.total_bytes > MAX_BYTES
@@ -116,7 +122,7 @@ class GitDiff:
 def _explain(error: bytes, exit_code: int | None) -> str:
     """Return why git failed, in words of ours: programs of the repository write to its error stream."""
     if b"not a git repository" in error.lower():
-        return "this is not a git repository"
+        return NO_REPOSITORY
     return "git failed" if exit_code is None else f"git failed with exit code {exit_code}"
 
 

@@ -42,6 +42,7 @@ class CommandEnvironment:
         None  # egress of one command; None: no network
     )
     level: Level = "A"  # of the sandbox
+    git_obstacle: str = ""  # why git finds no repository in the workspace; "": it may
 
     @property
     def capabilities(self) -> tuple[str, ...]:

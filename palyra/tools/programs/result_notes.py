@@ -16,6 +16,7 @@ from palyra.tools.programs.disk_watch import ALLOWED_BYTES, ALLOWED_FILES
 from palyra.tools.programs.output import FLOOD_BYTES
 from palyra.tools.sandbox.child import JailedProcess, ProcessExit
 from palyra.tools.sandbox.command import MIB, Command, CommandLimits
+from palyra.tools.sandbox.git_folders import find_git_obstacle
 from palyra.tools.sandbox.limit_signs import find_limit_signs
 
 _SEARCHED_CHARS = 16_384  # of the beginning and of the end of an output
@@ -47,7 +48,8 @@ async def find_notes(
     """
     limits, root = trace.command.limits, trace.command.workspace
     known = ending.limit if ending else ""
-    signs = find_limit_signs(text[:_SEARCHED_CHARS] + text[_SEARCHED_CHARS:][-_SEARCHED_CHARS:])
+    ends = text[:_SEARCHED_CHARS] + text[_SEARCHED_CHARS:][-_SEARCHED_CHARS:]
+    signs = find_limit_signs(ends)
     notes = [
         f"hint: the output says {sign!r}; the limit here: {describe_limit(kind, limits)}"
         for kind, sign in signs.items()
@@ -58,6 +60,9 @@ async def find_notes(
     if root is not None and ("file size" in {known, *signs} or may_be_cut):
         cut = await trace.run_blocking(find_cut_files, str(root), limits, trace.started_ns)
         notes.append(cut.render(limits))
+    if root is not None and "not a git repository" in ends:
+        obstacle = await trace.run_blocking(find_git_obstacle, str(root), trace.command.least)
+        notes.append(obstacle)
     if survivors := child.remains.survivors:
         shown = ", ".join(map(visible, sorted(set(survivors))[:_NAMED]))
         were = "was" if len(survivors) == 1 else "were"

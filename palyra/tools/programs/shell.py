@@ -60,10 +60,14 @@ WORDS: dict[str, Any] = {
 
 
 def shell_spec(
-    enforcement: str, ceiling_s: float, capabilities: tuple[str, ...] = ("process",)
+    enforcement: str,
+    ceiling_s: float,
+    capabilities: tuple[str, ...] = ("process",),
+    git_obstacle: str = "",
 ) -> ToolSpec:
     """Return the tool's specification; a program runs for at most `ceiling_s`."""
     network = "network to a few hosts" if "network" in capabilities else "no network"
+    git = f" git finds no repository: {git_obstacle}." * bool(git_obstacle)
     top = " At the top of the workspace nothing new can be made." * (SHARED_HOST in capabilities)
     return ToolSpec(
         name="shell",
@@ -71,7 +75,8 @@ def shell_spec(
         description="Run a program, or a command line, in the workspace and give its output: "
         "standard output and standard error in the order they came. It "
         f"runs in a sandbox with {network}; only the workspace and temporary folders can be "
-        f"written.{top} What still runs when the program exits is ended: process_start keeps it. "
+        f"written.{top} What still runs when the program exits is ended: process_start keeps it."
+        f"{git} "
         "Give argv or command.",
         parameters={
             "type": "object",
@@ -109,7 +114,12 @@ class Shell:
     def tool(self) -> AsyncTool:
         """Return the tool for the toolbox."""
         return AsyncTool(
-            shell_spec(self.sandbox.enforcement, self.ceiling_s, self.around.capabilities),
+            shell_spec(
+                self.sandbox.enforcement,
+                self.ceiling_s,
+                self.around.capabilities,
+                self.around.git_obstacle,
+            ),
             self.run,
             facets=find_facets,
             inspect=lambda call: inspect_program(self.around, call),

@@ -8,11 +8,12 @@ listed names only.  Source: bwrap(1).
 
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
 from palyra.tools.sandbox.command import Command
+from palyra.tools.sandbox.git_folders import GitFolder
 from palyra.tools.sandbox.inside import HOME
 from palyra.tools.sandbox.protected_paths import PathMask
 
@@ -56,10 +57,15 @@ class Descriptors:
     copies: Sequence[tuple[str, int]]  # path in the jail, content of a new file there
     files: Sequence[tuple[str, int]]  # the same, mounted over an existing file
     sources: Mapping[str, int]  # of masks, by path
+    git: Mapping[str, int] = field(default_factory=dict)  # of those of the git folder
 
 
 def render_options(
-    command: Command, sources: Sources, masks: Iterable[PathMask], fds: Descriptors
+    command: Command,
+    sources: Sources,
+    masks: Iterable[PathMask],
+    fds: Descriptors,
+    git: GitFolder | None = None,
 ) -> list[str]:
     """Return all options, to be passed by `--args` so that no process list shows the environment."""
     words = [*_ISOLATION, *_system(has_network=command.network is not None)]
@@ -74,7 +80,9 @@ def render_options(
     if command.workspace is not None:
         words += ["--bind" if command.is_writable else "--ro-bind", sources.workspace,
                   str(command.workspace)]  # fmt: skip
-        words += _masks(command, masks, fds.sources)
+        words += _masks(str(command.workspace), masks, fds.sources)
+    if git is not None:
+        words += _masks(git.place, git.masks, fds.git)
     for path, fd in fds.files:
         words += ["--perms", "0555", "--ro-bind-data", str(fd), path]
     words += ["--remount-ro", "/dev", "--remount-ro", "/", "--chdir", command.cwd]
@@ -91,11 +99,9 @@ def environment_of(command: Command) -> dict[str, str]:
     return {**known, **proxy, **command.environment}
 
 
-def _masks(
-    command: Command, masks: Iterable[PathMask], sources: Mapping[str, int]
-) -> Iterator[str]:
+def _masks(place: str, masks: Iterable[PathMask], sources: Mapping[str, int]) -> Iterator[str]:
     for mask in masks:
-        yield from mask.options(sources.get(mask.path, -1), f"{command.workspace}/{mask.path}")
+        yield from mask.options(sources.get(mask.path, -1), f"{place}/{mask.path}".rstrip("/"))
 
 
 @cache

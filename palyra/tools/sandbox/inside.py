@@ -13,6 +13,7 @@ import struct
 from collections.abc import Iterator
 
 from palyra.tools.sandbox.command import Command, CommandLimits
+from palyra.tools.sandbox.git_folders import GitFolder
 from palyra.tools.sandbox.landlock import DEVICE, READ, READ_DIR, READ_FILE, WRITE, restrict
 from palyra.tools.sandbox.launcher import LauncherWords, SystemCall, build_launcher
 
@@ -29,6 +30,7 @@ def build_inside(
     command: Command,
     abi: int,
     *,
+    git: GitFolder | None = None,
     alive_fd: int,
     egress_fd: int | None = None,
     machine: str | None = None,
@@ -44,18 +46,20 @@ def build_inside(
     begin = SystemCall("write", (alive_fd, b"!", 1))
     # The pipe has room for one write: the second waits until the daemon holds the jail.
     begins = [begin, begin] if command.tells_survivors else [begin]
-    calls = [*begins, *_calls(command, abi, egress_fd)]
+    calls = [*begins, *_calls(command, abi, egress_fd, git)]
     return build_launcher(calls, machine or platform.machine())
 
 
-def _calls(command: Command, abi: int, egress_fd: int | None) -> Iterator[SystemCall]:
+def _calls(
+    command: Command, abi: int, egress_fd: int | None, git: GitFolder | None
+) -> Iterator[SystemCall]:
     if command.network is not None and egress_fd is not None:
         yield from _hand_over_listener(command.network.port, egress_fd)
     yield SystemCall("close_range", (3, EVERY_DESCRIPTOR, 0))
     yield from limit_calls(command.limits)
     yield SystemCall("prctl", (NO_NEW_PRIVILEGES, 1, 0, 0, 0))
     if abi:
-        yield from restrict(abi, rights_of(command), has_network=command.network is not None)
+        yield from restrict(abi, rights_of(command, git), has_network=command.network is not None)
 
 
 def _hand_over_listener(port: int, egress_fd: int) -> Iterator[SystemCall]:
@@ -72,7 +76,7 @@ def _hand_over_listener(port: int, egress_fd: int) -> Iterator[SystemCall]:
     yield SystemCall("sendmsg", (_HANDED_OVER_BY, message, 0))
 
 
-def rights_of(command: Command) -> dict[str, int]:
+def rights_of(command: Command, git: GitFolder | None = None) -> dict[str, int]:
     """Return the Landlock rights of the command, by path."""
     rights = {"/": READ_DIR, "/proc": READ, "/dev": DEVICE}
     rights |= dict.fromkeys(_SYSTEM, READ)
@@ -82,6 +86,9 @@ def rights_of(command: Command) -> dict[str, int]:
     }
     if command.workspace is not None:
         rights[str(command.workspace)] = WRITE if command.is_writable else READ
+    if git is not None:
+        rights[git.place] = READ
+        rights |= {f"{git.place}/{path}".rstrip("/"): WRITE for path in git.writable}
     return rights | dict.fromkeys(command.files, READ_FILE | 1)
 
 

@@ -131,6 +131,9 @@ def open_sources(root: str, masks: Iterable[PathMask]) -> Generator[dict[str, in
     daemon would run out of descriptors.
     """
     paths = [mask.path for mask in masks if mask.shows_source]
+    if not paths:
+        yield {}
+        return
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // _SHARE_OF_DESCRIPTORS
     if len(paths) > most:
         raise SandboxFailure(
@@ -255,8 +258,15 @@ class Placeholders:
         """Return the masks of a workspace, and its placeholders, to pass to `release`."""
         masks = pin_above(find_masks(root, self._users, self._folders))
         paths = [f"{root}/{mask.path}" for mask in masks if mask.is_missing]
-        self._users.update(paths)
+        self.add(paths)
         return masks, paths
+
+    def add(self, paths: Iterable[str]) -> None:
+        """Count one more user of placeholders outside of the workspace."""
+        self._users.update(paths)
+
+    def __contains__(self, path: object) -> bool:
+        return path in self._users
 
     def release(self, paths: Iterable[str]) -> None:
         """Remove the placeholders that no jail needs any more, if they are still empty."""

@@ -19,7 +19,7 @@ import os
 import re
 import stat
 from collections import Counter
-from collections.abc import Generator, Iterator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 
@@ -57,6 +57,7 @@ class PathSnapshot:
     links: Mapping[str, str] = field(default_factory=dict)  # targets
     lacks_common_dir: bool = False  # the workspace is a repository without that file
     there: frozenset[str] | None = None  # names of the table; None: a new one may be a person's
+    absent: tuple[str, ...] = ()  # full paths, outside of the workspace, at which nothing may be
 
 
 class RestoredPaths:
@@ -93,7 +94,7 @@ class RestoredPaths:
 
 def restore(root: str, before: PathSnapshot) -> list[str]:
     """Restore links and quarantine new names; return the paths that had changed."""
-    changed: list[str] = []
+    changed = _quarantine(before.absent)
     with suppress(OSError), ExitStack() as stack:
         top = os.open(root, _FOLDER)
         stack.callback(os.close, top)
@@ -199,6 +200,16 @@ def _restore_path(top: int, path: str, target: str | None) -> Iterator[str]:
         yield path
     finally:
         os.close(fd)
+
+
+def _quarantine(paths: Iterable[str]) -> list[str]:
+    """Rename what is at paths at which nothing may be; return those."""
+    found = []
+    for path in paths:
+        with suppress(OSError):
+            os.rename(path, f"{path}.set-aside-{os.urandom(4).hex()}")  # noqa: PTH104 - as text
+            found.append(path)
+    return found
 
 
 def _find_mode(fd: int, name: str) -> int | None:

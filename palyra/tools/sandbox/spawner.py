@@ -8,7 +8,7 @@ PR_SET_PDEATHSIG only when the daemon ends, and it may be in a mount namespace o
 import os
 import shutil
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from palyra.tools.sandbox import shared_host
 from palyra.tools.sandbox.bubblewrap import Sources
 from palyra.tools.sandbox.cgroups import Group, find_control_groups
 from palyra.tools.sandbox.command import Command, CommandLimits, Level, SandboxFailure
+from palyra.tools.sandbox.git_folders import GitFolder, find_git_folder
 from palyra.tools.sandbox.idmapped_mounts import IdMappedMounts
 from palyra.tools.sandbox.landlock import find_abi
 from palyra.tools.sandbox.protected_paths import PathMask, Placeholders
@@ -98,10 +99,9 @@ class Spawner:
         masks: list[PathMask] = []
         cleanup = JailLeftovers()
         try:
+            git = None if root is None else self._find_git(root, command, cleanup)
             if root is not None and command.is_writable:
-                masks, cleanup.placeholders = self._placeholders.reserve(str(root))
-                cleanup.snapshot = self._restored_paths.snapshot(str(root), lasts=command.lasts)
-                cleanup.root = str(root)
+                masks = self._protect(str(root), command, git, cleanup)
             pid, pipes = spawn(
                 SpawnRequest(
                     bubblewrap=self.bubblewrap,
@@ -111,6 +111,7 @@ class Spawner:
                     sources=sources,
                     masks=tuple(masks),
                     landlock_abi=self._abi,
+                    git=git,
                 )
             )
         except OSError as error:
@@ -120,6 +121,30 @@ class Spawner:
             self.clean_up(cleanup)
             raise
         return pid, pipes, cleanup
+
+    def _find_git(self, root: Path, command: Command, cleanup: JailLeftovers) -> GitFolder | None:
+        """Find the git folder elsewhere that the workspace has; note what is to be cleaned up."""
+        found = find_git_folder(
+            str(root), is_writable=command.is_writable, placeholders=self._placeholders
+        )
+        if found is None:
+            return None
+        mounts = self._find_mounts()
+        source = found.place if mounts is None else mounts.bind(Path(found.place), as_owner=True)
+        self._placeholders.add(found.placeholders)
+        cleanup.placeholders += found.placeholders
+        return replace(found, source=source)
+
+    def _protect(
+        self, root: str, command: Command, git: GitFolder | None, cleanup: JailLeftovers
+    ) -> list[PathMask]:
+        """Return the masks of a writable workspace; note what is to be restored."""
+        masks, paths = self._placeholders.reserve(root)
+        cleanup.placeholders += paths
+        before = self._restored_paths.snapshot(root, lasts=command.lasts)
+        cleanup.snapshot = replace(before, absent=() if git is None else git.absent)
+        cleanup.root = root
+        return masks
 
     def spawn_shared(self, command: Command) -> tuple[int, ChildPipes, JailLeftovers]:
         """Do the same at level B, with the reaper's process id.  Raises SandboxFailure."""

@@ -20,6 +20,7 @@ from palyra.tools.sandbox.bubblewrap import (
     system_copies,
 )
 from palyra.tools.sandbox.command import Command, SandboxFailure
+from palyra.tools.sandbox.git_folders import GitFolder
 from palyra.tools.sandbox.inside import GIT_IGNORE, build_inside
 from palyra.tools.sandbox.protected_paths import PathMask, ignored_by_git, open_sources
 from palyra.tools.sandbox.seccomp import build_filter
@@ -50,6 +51,7 @@ class SpawnRequest:
     sources: Sources
     masks: tuple[PathMask, ...]
     landlock_abi: int  # 0: none
+    git: GitFolder | None = None
 
 
 def spawn(start: SpawnRequest) -> tuple[int, ChildPipes]:
@@ -58,11 +60,13 @@ def spawn(start: SpawnRequest) -> tuple[int, ChildPipes]:
     It builds the jail and waits at its gate.  The caller must collect its exit.  Raises
     SandboxFailure.
     """
-    if not start.masks:
-        return with_ends(start.command, partial(_spawn, start, {}))
+    git = ("", ()) if start.git is None else (start.git.source, start.git.masks)
     try:
-        with open_sources(start.sources.workspace, start.masks) as sources:
-            return with_ends(start.command, partial(_spawn, start, sources))
+        with (
+            open_sources(start.sources.workspace, start.masks) as sources,
+            open_sources(*git) as git_sources,
+        ):
+            return with_ends(start.command, partial(_spawn, start, sources, git_sources))
     except OSError as error:
         raise SandboxFailure(f"the workspace was changed meanwhile: {error}") from None
 
@@ -125,7 +129,7 @@ def with_ends(
 
 
 def _spawn(
-    start: SpawnRequest, sources: Mapping[str, int], ends: JailEnds
+    start: SpawnRequest, sources: Mapping[str, int], git: Mapping[str, int], ends: JailEnds
 ) -> tuple[int, ChildPipes]:
     command = start.command
     info, gate, stdout = ends.outward(), ends.inward(), ends.outward()
@@ -133,7 +137,9 @@ def _spawn(
     stdin = ends.inward() if command.takes_input else (None, None)
     stderr = (None, None) if command.merges_errors else ends.outward()
     egress = ends.both_ways() if command.network else (None, None)
-    launcher = build_inside(command, start.landlock_abi, alive_fd=alive[0], egress_fd=egress[0])
+    launcher = build_inside(
+        command, start.landlock_abi, git=start.git, alive_fd=alive[0], egress_fd=egress[0]
+    )
     copies = {LAUNCHER: launcher, **system_copies()}
     fds = Descriptors(
         info=info[0],
@@ -142,14 +148,15 @@ def _spawn(
         copies=[(path, ends.sealed(content)) for path, content in copies.items()],
         files=[(path, ends.sealed(content)) for path, content in _files(start).items()],
         sources=sources,
+        git=git,
     )
-    words = render_options(command, start.sources, start.masks, fds)
+    words = render_options(command, start.sources, start.masks, fds, start.git)
     options = ends.sealed(b"".join(os.fsencode(word) + b"\0" for word in words))
     pid, process = popen(
         start.bubblewrap,
         [start.name, "--args", str(options), "--", LAUNCHER, *command.argv],
         (stdin[0], stdout[0], stderr[0]),
-        [*ends.theirs, *sources.values()],
+        [*ends.theirs, *sources.values(), *git.values()],
         uid=start.uid,
     )
     return pid, ChildPipes(
