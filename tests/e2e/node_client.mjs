@@ -9,7 +9,7 @@ const { childDaemon, localDaemon } = await import(join(folder, "node.js"));
 
 const CALLS = Array.from({ length: 10 }, (_, n) => `/call echo {"text": "x${n}"}`).join("\n/then\n");
 const WRITE = (path) => `/call write_file {"path": "${path}", "content": "hello"}`;
-const ENDLESS = "/delay 60000\n/say late";
+const ENDLESS = "/delay 3600000\n/say late";
 const ANOTHER = "run_01890a5d-ac96-774b-bcce-b302099a8057";
 
 const sockets = []; // newest last

@@ -72,7 +72,7 @@ async def talk(wire: Wire, canaries: ways.Canaries, run_id: str) -> None:
     fill = canaries.fill
     crash = fill({"text": '/call explode {"text": "@crash"}'})
     await allow_all(wire, (await wire.call("run.start", **crash))["run_id"], "yes")
-    held = await wire.call("run.start", text="/delay 60000\n/say x")
+    held = await wire.call("run.start", text="/delay 3600000\n/say x")
     await wire.call("run.steer", run_id=held["run_id"], text=fill("@steer"))
     await wire.call("run.cancel", run_id=held["run_id"], reason=fill("@cancel"))
     for _ in range(2):

@@ -21,7 +21,7 @@ MANY_ROUNDS = 20
 
 # Phase -> text of the run, and the kind of event after which it is in that phase.
 PHASES: dict[str, tuple[str, str]] = {
-    "model": ("/delay 60000\n/say late", "turn.started"),
+    "model": ("/delay 3600000\n/say late", "turn.started"),
     "stream": ("/delay 5\n/tokens 100000", "turn.started"),
     "backoff": ("/fail transient 2\n/say late", "turn.failed"),
     "tool": ('/call sleep {"seconds": 50}', "tool.started"),

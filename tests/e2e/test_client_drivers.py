@@ -26,7 +26,7 @@ pytestmark = pytest.mark.real
 
 CALLS = "\n/then\n".join(f'/call echo {{"text": "x{n}"}}' for n in range(10))
 ANOTHER = "run_01890a5d-ac96-774b-bcce-b302099a8057"
-ENDLESS = "/delay 60000\n/say late"
+ENDLESS = "/delay 3600000\n/say late"
 
 
 @dataclass(frozen=True)

@@ -96,7 +96,7 @@ async def test_a_killed_run_goes_on_with_the_texts_of_its_tape(project: DaemonPr
     place = project.workspace / "changing.txt"
     place.write_text("before", encoding="utf-8")
     async with project.connect() as client:
-        text = "/delay 1500\n/say done\nsee @file:changing.txt"
+        text = "/delay 3600000 1\n/say done\nsee @file:changing.txt"
         run_id = (await client.start_run(text)).run_id
         await project.reach(run_id, "turn.started")
         first = await client.explain_context(run_id)

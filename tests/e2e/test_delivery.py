@@ -120,7 +120,7 @@ async def test_committed_numbers(daemon: DaemonProcess) -> None:
 async def test_idle_stream_gets_the_commit(daemon: DaemonProcess) -> None:
     """If no event follows, the commit is sent by itself."""
     async with connected(daemon.port, daemon.token) as wire:
-        await wire.call("run.start", text="/delay 60000\n/say late", subscribe=True)
+        await wire.call("run.start", text="/delay 3600000\n/say late", subscribe=True)
         told = await wire.notice(
             lambda one: one["method"] == "tape.event" and one["params"]["kind"] == "turn.started"
         )

@@ -167,7 +167,7 @@ async def test_second_signal_cuts_the_drain_short(tmp_path: Path) -> None:
     """A drain waits for runs; a second signal does not, and loses nothing."""
     with running(tmp_path) as daemon:
         async with daemon.connect() as client, connected(daemon.port, daemon.token) as wire:
-            started = await client.start_run("/delay 60000\n/say late")
+            started = await client.start_run("/delay 3600000\n/say late")
             daemon.signal(signal.SIGTERM)
             await wire.named("system.draining")
             assert "draining" == (await client.status()).state
@@ -182,7 +182,7 @@ async def test_drain_ends_at_its_grace(tmp_path: Path) -> None:
     """Runs that take longer than the grace are left to the next daemon."""
     with running(tmp_path, PALYRA_RUNS__DRAIN_MS="200") as daemon:
         async with daemon.connect() as client:
-            started = await client.start_run("/delay 60000\n/say late")
+            started = await client.start_run("/delay 3600000\n/say late")
             daemon.signal(signal.SIGTERM)
             assert 0 == await daemon.ended()
         await trio.to_thread.run_sync(daemon.start)

@@ -37,13 +37,14 @@ async def texts(client: Client, run_id: str) -> list[str]:
 async def test_collected_messages_and_order_survive_a_kill(mortal: DaemonProcess) -> None:
     """The arranged order holds after the kill, with every message once."""
     async with mortal.connect() as client:
-        busy = await client.start_run("/delay 1000\n/say busy", session_key="k")
+        busy = await client.start_run("/delay 3600000 1\n/say busy", session_key="k")
         first = await client.start_run("/say first", session_key="k")
         one = await client.start_run("/say one", session_key="k", queue_mode="collect")
         two = await client.start_run("and two", session_key="k", queue_mode="collect")
         word = await client.start_run("a word", session_key="k", queue_mode="steer")
         assert ("merged", one.run_id) == (two.disposition, two.run_id)
         assert ("steered", busy.run_id) == (word.disposition, word.run_id)
+        await mortal.reach(busy.run_id, "turn.started")
         before = await client.queue(busy.session_id, order=[one.run_id], paused=True, mode="steer")
     await mortal.restart()
     async with mortal.connect() as client:

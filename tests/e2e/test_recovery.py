@@ -19,7 +19,7 @@ pytestmark = pytest.mark.real
 
 RECOVERED_WITHIN_S = 1.0  # of the daemon's start, for 100 open runs
 OPEN_RUNS = 100
-KILL_AT = 20  # events seen
+KILL_IN_TURN = 4  # it waits for the kill
 # A path so deep that making its folders, each synced, takes the tool long enough to be killed in.
 DEEP = "/".join(["d"] * 1_500)
 
@@ -46,20 +46,23 @@ async def finish(client: Client, run_id: str) -> list[TapeEvent]:
 async def test_everything_open_continues(mortal: DaemonProcess) -> None:
     """A turn, a safe tool, an approval and a queue at the kill all come to their ends."""
     texts = {
-        "turn": '/call echo {"text": "once"}\n/then\n/delay 1000\n/say answered',
-        "tool": '/call sleep {"seconds": 1}',
+        "turn": '/call echo {"text": "once"}\n/then\n/delay 3600000 1\n/say answered',
         "prompt": write_call("asked.txt"),
-        "first": "/delay 1000\n/say first",
+        "first": "/delay 3600000 1\n/say first",
         "second": "/say second",
+        "tool": '/call sleep {"seconds": 2}',
     }
     keys = {"first": "queue", "second": "queue"}
     async with mortal.connect() as client:
-        ids = {
-            name: (await client.start_run(text, session_key=keys.get(name))).run_id
-            for name, text in texts.items()
-        }
-        await client.wait_run(ids["prompt"], until="attention")
-        (before,) = await client.list_approvals(run_id=ids["prompt"])
+        ids: dict[str, str] = {}
+        for name, text in texts.items():
+            if name == "tool":  # the last, so that it is under way at the kill
+                await client.wait_run(ids["prompt"], until="attention")
+                await mortal.reach(ids["first"], "turn.started")
+                answered = await mortal.reach(ids["turn"], "tool.completed")
+                await mortal.reach(ids["turn"], "turn.started", after_seq=answered)
+                (before,) = await client.list_approvals(run_id=ids["prompt"])
+            ids[name] = (await client.start_run(text, session_key=keys.get(name))).run_id
         await mortal.reach(ids["tool"], "tool.started")
     await mortal.restart()
     async with mortal.connect() as client:
@@ -115,13 +118,15 @@ def _take(seen: list[TapeEvent], item: Item) -> None:
 async def test_client_follows_through_a_kill(mortal: DaemonProcess) -> None:
     """The client library delivers each event of a run once and in order, across a kill."""
     calls = [f'/call echo {{"text": "x{n}"}}' for n in range(20)]
-    text = "\n/then\n".join([*calls, "/delay 500\n/say end"])
+    calls[KILL_IN_TURN - 1] = f"/delay 3600000 1\n{calls[KILL_IN_TURN - 1]}"
+    text = "\n/then\n".join([*calls, "/say end"])
     seen: list[TapeEvent] = []
     async with mortal.follow() as client:
         started = await client.start_run(text)
         async with client.events(started.run_id) as items, trio.open_nursery() as nursery:
-            while len(seen) < KILL_AT:
+            while kinds(seen).count("turn.started") < KILL_IN_TURN:
                 _take(seen, await anext(items))
+            await mortal.reach(started.run_id, "turn.started", after_seq=seen[-1].seq - 1)
             nursery.start_soon(mortal.restart)
             async for item in items:
                 _take(seen, item)
@@ -167,7 +172,7 @@ async def test_cancel_while_recovering(mortal: DaemonProcess) -> None:
     """A run can be cancelled as soon as the next daemon answers; it ends once and does nothing."""
     async with mortal.connect() as client:
         ids = [
-            (await client.start_run(f'/delay 60000\n/call echo {{"text": "{n}"}}')).run_id
+            (await client.start_run(f'/delay 3600000\n/call echo {{"text": "{n}"}}')).run_id
             for n in range(20)
         ]
     await reach_all(mortal.port, mortal.token, ids, "turn.started")
@@ -185,7 +190,7 @@ async def test_cancel_while_recovering(mortal: DaemonProcess) -> None:
 async def test_given_up_after_three_resumptions(mortal: DaemonProcess) -> None:
     """A run that gets no further is resumed three times and then fails, saying so."""
     async with mortal.connect() as client:
-        stuck = (await client.start_run("/delay 60000\n/say late")).run_id
+        stuck = (await client.start_run("/delay 3600000\n/say late")).run_id
         asked = await ask_for(client, write_call("patient.txt"))
         seq = await mortal.reach(stuck, "turn.started")
     for _ in range(3):
@@ -210,7 +215,9 @@ async def test_a_hundred_runs_within_a_second(mortal: DaemonProcess) -> None:
     On a machine that has nothing else to do.
     """
     async with mortal.connect() as client:
-        ids = [(await client.start_run("/delay 60000\n/say late")).run_id for _ in range(OPEN_RUNS)]
+        ids = [
+            (await client.start_run("/delay 3600000\n/say late")).run_id for _ in range(OPEN_RUNS)
+        ]
     await reach_all(mortal.port, mortal.token, ids, "turn.started")
     await mortal.restart()
     (*_, opened) = (line for line in mortal.said.splitlines() if "journal opened" in line)

@@ -127,7 +127,7 @@ async def feed(wire: Wire, daemon: DaemonProcess) -> list[str]:
                 digest=asked["digest"], reason=hidden("aws"),
             )  # fmt: skip
         await wire.call("run.wait", run_id=view["run_id"])
-    held = await wire.call("run.start", text="/delay 60000\n/say x", subscribe=True)
+    held = await wire.call("run.start", text="/delay 3600000\n/say x", subscribe=True)
     await wire.call("run.steer", run_id=held["run_id"], text=hidden("github"))
     await wire.call("run.cancel", run_id=held["run_id"], reason=hidden("slack"))
     for name in CANARIES:  # refused or redacted: either will do

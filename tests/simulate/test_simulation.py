@@ -20,9 +20,11 @@ from tests.simulate.world import Cast
 ROOT = Path(__file__).parents[2]
 SLOW = pytest.mark.slow
 SEEDS = 6  # three times as many in the slow suites, more in `make simulate`
-PLANT_WITHIN_SEEDS = 60
+# The search for a bug ends at the first story that shows it.  Whether it finds one must not depend on
+# the stories, which change with the code: the rarest bugs show in one of some hundred.
+MOST_SEEDS = 1_000
+SEARCH_WITHIN_S = 3_600  # a bound against hanging
 # Where the search begins: at a story that shows the bug, which saves telling those that do not.
-# When the stories have changed, the search continues from there and takes longer.
 FIRST_SEEDS = {
     "repeat_effects": 112,
     "keep_old_verdicts": 35,
@@ -69,12 +71,14 @@ print(json.dumps(simulate(3, sys.argv[1], is_thorough=True).digest))
 # The tests of unknown length come first: the many short ones then keep every core busy.
 
 
+@pytest.mark.timeout(SEARCH_WITHIN_S)
 @pytest.mark.parametrize(("plant", "invariants"), one_of_three(PLANTS))
 def test_a_planted_bug_is_found(plant: Callable[[], Plant], invariants: set[str]) -> None:
-    """Within few seeds, and by an invariant that names it."""
+    """By the first story that shows it, and by an invariant that names it."""
     assert _find(plant, "workers") in invariants
 
 
+@pytest.mark.timeout(SEARCH_WITHIN_S)
 @pytest.mark.parametrize(("plant", "invariants"), one_of_three(KEEPER_PLANTS))
 def test_a_planted_bug_of_the_memory_is_found(
     plant: Callable[[], Plant], invariants: set[str]
@@ -83,6 +87,7 @@ def test_a_planted_bug_of_the_memory_is_found(
     assert _find(plant, "keepers") in invariants
 
 
+@pytest.mark.timeout(SEARCH_WITHIN_S)
 @pytest.mark.parametrize(("plant", "invariants"), one_of_three(PLANNER_PLANTS))
 def test_a_planted_bug_of_the_background_is_found(
     plant: Callable[[], Plant], invariants: set[str]
@@ -95,7 +100,7 @@ def _find(plant: Callable[[], Plant], cast: Cast) -> str | None:
     """Return the first broken invariant."""
     with plant():
         first = FIRST_SEEDS.get(plant.__name__, 0)
-        for seed in range(first, first + PLANT_WITHIN_SEEDS):
+        for seed in range(first, first + MOST_SEEDS):
             found = tell(seed, cast).failed
             if found is not None:
                 return found

@@ -32,9 +32,10 @@ class WordDeltas(msgspec.Struct, frozen=True):
 
 
 class Delay(msgspec.Struct, frozen=True):
-    """Set the delay before each following delta, call and failure of the turn."""
+    """Set the delay before each following delta, call and failure, as `FailTurn` at which attempts."""
 
     ms: int
+    times: int | None = None
 
 
 class CallTool(msgspec.Struct, frozen=True):
@@ -150,8 +151,12 @@ def _parse_tokens(operands: str) -> Parsed:
 
 
 def _parse_delay(operands: str) -> Parsed:
-    ms = _number(operands, 0, MAX_DELAY_MS)
-    return ms if isinstance(ms, str) else Delay(ms)
+    first, _, rest = operands.strip().partition(" ")
+    ms = _number(first, 0, MAX_DELAY_MS)
+    times = _number(rest, 1, MAX_TOKENS) if rest else None
+    if isinstance(ms, str) or isinstance(times, str):
+        return ms if isinstance(ms, str) else str(times)
+    return Delay(ms, times)
 
 
 def _parse_fail(operands: str) -> Parsed:
@@ -190,8 +195,9 @@ DIRECTIVES: dict[str, Directive] = {
     "then": Directive("/then", "begin the next turn", _parse_then),
     "tokens": Directive("/tokens N", "stream N deltas of one word", _parse_tokens),
     "delay": Directive(
-        "/delay MS",
-        "wait MS milliseconds before each delta, call and failure that follows in the turn",
+        "/delay MS [N]",
+        "wait MS milliseconds before each delta, call and failure that follows in the turn, at every"
+        " attempt or at the first N",
         _parse_delay,
     ),
     "fail": Directive(

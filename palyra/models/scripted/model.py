@@ -179,8 +179,8 @@ class _Player:
                 await self._say(step)
             case WordDeltas(count):
                 await self._say_words(count)
-            case Delay(ms):
-                self._delay_s = ms / 1000
+            case Delay(ms, times):
+                self._delay_s = ms / 1000 if times is None or self._attempt <= times else 0.0
             case CallTool():
                 await self._pause()
                 self.calls.append(step)

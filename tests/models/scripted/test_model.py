@@ -226,6 +226,16 @@ async def test_delay_is_before_each_step(autojump_clock: MockClock) -> None:
     assert ([0, 2, 4, 6], 10) == (times, trio.current_time() - start)
 
 
+@pytest.mark.parametrize(("attempt", "seconds"), [(1, 4), (2, 4), (3, 0)])
+async def test_delay_with_a_count_is_of_the_first_attempts(
+    autojump_clock: MockClock, attempt: int, seconds: int
+) -> None:
+    """/delay MS N holds N attempts of the turn back; the next one does not wait."""
+    start = trio.current_time()
+    turn, _ = await play(ask(UserMessage("/delay 2000 2\n/say x\n/call echo"), attempt=attempt))
+    assert ("x", seconds) == (turn.text, trio.current_time() - start)
+
+
 async def test_delay_is_cancelled_at_once(autojump_clock: MockClock) -> None:
     """A cancelled turn ends in its delay."""
     start = trio.current_time()
