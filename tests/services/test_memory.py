@@ -267,6 +267,17 @@ async def test_undo_of_a_correction(kit: MemoryKit) -> None:
         await kit.memories.undo(ANN, alone)
 
 
+async def test_a_later_version_supersedes_the_earlier(kit: MemoryKit) -> None:
+    """What a machine runs has one version; a second product on it, or another machine, is a second fact."""
+    await kit.add("The staging server runs Debian 11.")
+    await kit.add("The staging server runs Debian 12.")
+    await kit.add("The staging server runs PostgreSQL 14.")
+    await kit.add("The production server runs Debian 11.")
+    current = {"The staging server runs Debian 12.", "The staging server runs PostgreSQL 14.",
+               "The production server runs Debian 11."}  # fmt: skip
+    assert current == set(await kit.texts())
+
+
 async def test_edits_are_checked(kit: MemoryKit) -> None:
     """An edit is held to the rules of a new item; a superseded one is not edited."""
     own = await kit.add("The deploy port is 8080")

@@ -7,7 +7,7 @@ Four relations, tried in this order for items of the same kind, place and author
   history.  Three signs, all about words and none about meaning: a marker ("no longer", "is now",
   "actually") and at least half of the words; one statement denies the other, or reverses a
   comparison; the same subject and verb of identity ("the deploy port is …", "Alice lives in …") with
-  another value of the same form, or another number at the end.
+  another value of the same form, or another number as the value of a state ("runs Debian 12", "allows 5 retries").
 - `near`: the same words but for inflection, in the same order, with equal numbers, names and
   negations, and an absolute cosine of at least `NEAR_COSINE`.  The stored item is updated.
 - `unlike`: everything else.  Both stay.
@@ -91,10 +91,38 @@ _SINGLE = re.compile(
 _PREPOSITIONS = _words("at in on by for with from to of bei in auf mit von zu")
 _ARTICLES = _words("a an ein eine")
 _BEFORE_VALUES = _words("at to until by port version limit = um bis auf")
-_VALUE_VERBS = _words(
-    "uses use requires require needs need has have costs cost takes take supports"
+# Verbs of a state that has one value at a time, unlike those of events ("shipped", "ran").
+_RUNS = _words("runs run uses use ships ship läuft")
+_VALUE_VERBS = _RUNS | _words(
+    "has have costs cost takes take supports allows allow permits permit lasts last expires expire"
+    " employs employ weighs weigh holds hold keeps keep contains contain stores store expects expect"
+    " limits limit earns earn charges charge pays pay measures measure owns own handles handle accepts"
+    " accept retains retain waits wait retries retry polls poll rotates rotate consumes consume produces"
+    " produce requires require needs need nutzt verwendet benötigt braucht fasst hat haben kostet dauert wiegt erlaubt enthält verbraucht hält speichert"
 )
-_END_WORDS = 2  # a number among the last words is a value, an earlier one a name ("room 5")
+_AROUND_VALUES = _PREPOSITIONS | _words(
+    "after every up only about around nearly under over nach alle etwa rund"
+)
+# Names of members of a series, which has many at a time; other names before a number are products.
+_SERIES = _words(
+    "step stage phase job task ticket story order room platform page chapter section lesson part volume"
+    " level lap round race marathon exercise test case unit suite batch line route bus tram flight"
+    " worker team group class course workshop sprint milestone experiment plan model"
+    " schritt auftrag aufgabe raum zimmer gleis seite kapitel lektion teil stufe runde linie wagen"
+)
+_MANY_VALUED = _words(
+    "supports support accepts accept handles handle contains contain stores store"
+)
+_EVENTS = _words(
+    "meeting appointment interview call flight train exam match concert dentist shipped released"
+    " published launched tested reviewed merged fixed termin treffen prüfung"
+)
+_MANY = _words("matrix either both or and oder und versions variants several")
+_ADDED = re.compile(
+    r"\b(?:also|too|as well|additionally|another|second|auch|zusätzlich|ebenfalls)\b", re.IGNORECASE
+)
+_ORDINAL = re.compile(r"\d+(?:st|nd|rd|th)")
+_END_WORDS = 2  # a number among the last words may be a value
 
 
 class PlainWord(NamedTuple):
@@ -200,12 +228,10 @@ def is_recalled(text: str, recalled: Sequence[str]) -> bool:
 def _is_correction(
     new: str, old: str, mine: Sequence[PlainWord], theirs: Sequence[PlainWord]
 ) -> bool:
-    return (
-        _is_marked(new, mine, theirs)
-        or _denies(mine, theirs)
-        or _changes_value(new, old)
-        or _changes_number(mine, theirs)
-    )
+    if _is_marked(new, mine, theirs) or _denies(mine, theirs):
+        return True
+    is_added = _ADDED.search(new) is not None  # beside what is known
+    return not is_added and (_changes_value(new, old) or _changes_number(mine, theirs))
 
 
 def _is_marked(new: str, mine: Sequence[PlainWord], theirs: Sequence[PlainWord]) -> bool:
@@ -266,20 +292,37 @@ def _shape(value: tuple[str, ...]) -> tuple[str, bool, bool]:
 
 
 def _changes_number(mine: Sequence[PlainWord], theirs: Sequence[PlainWord]) -> bool:
-    """True if only one number differs, at the end and as a value, in a text without a date.
+    """True if only one number differs, as the value of a state, in a text without a date.
 
-    A number is a value after a verb of state or directly after a word that takes one; "item 7" and
-    "item 8" are names.
+    A number is a value directly after a verb of state or a word that takes one ("allows 5 retries",
+    "port 8080"), or as the version of a product that something runs or uses ("runs Debian 12").  After any
+    other noun it is a name: "has truck 5" and "has truck 6" are two facts.
     """
     if len(mine) != len(theirs) or len(mine) <= _END_WORDS:
         return False
     new, old = ([token.plain for token in tokens] for tokens in (mine, theirs))
     differ = [at for at, pair in enumerate(zip(new, old, strict=True)) if pair[0] != pair[1]]
-    if len(differ) != 1 or differ[0] < len(new) - _END_WORDS or not _DATES.isdisjoint(new):
+    if len(differ) != 1 or not (mine[differ[0]].is_number and theirs[differ[0]].is_number):
         return False
-    at = differ[0]
-    is_value = new[at - 1] in _BEFORE_VALUES or not _VALUE_VERBS.isdisjoint(new[:at])
-    return is_value and mine[at].is_number and theirs[at].is_number
+    if any(not words.isdisjoint(new) for words in (_DATES, _EVENTS, _MANY)):
+        return False
+    return _is_value(mine, differ[0]) or _is_value(theirs, differ[0])
+
+
+def _is_value(tokens: Sequence[PlainWord], at: int) -> bool:
+    """True if the number at that place is a value."""
+    words = [token.plain for token in tokens]
+    if not at or _ORDINAL.fullmatch(words[at]):
+        return False
+    before, is_at_end = words[at - 1], at >= len(words) - _END_WORDS
+    if before in _VALUE_VERBS or (is_at_end and before in _BEFORE_VALUES):
+        return True
+    if before in _AROUND_VALUES:
+        return is_at_end and not _VALUE_VERBS.isdisjoint(words[:at])
+    if before in _SERIES:
+        return False
+    verbs = _VALUE_VERBS - _MANY_VALUED if "." in words[at] else _RUNS
+    return (tokens[at - 1].is_name or "." in words[at]) and not verbs.isdisjoint(words[:at])
 
 
 def _is_rewording(mine: Sequence[PlainWord], theirs: Sequence[PlainWord]) -> bool:

@@ -1,5 +1,8 @@
 """How a statement relates to a stored one."""
 
+from itertools import starmap
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -16,6 +19,7 @@ from palyra.core.memory.duplicates import (
 )
 from palyra.core.memory.items import MemoryDraft, hash_text, make_item
 from palyra.models.lexical_embeddings import text_similarity as similarity
+from tests.core.memory import number_pairs
 from tests.rows import every_row
 
 
@@ -91,6 +95,33 @@ UNLIKE = [
 def test_relations(relation: str, old: str, new: str) -> None:
     """Repetitions, corrections and unlike statements are told apart."""
     assert relation == relate(item(new), item(old), similarity)
+
+
+def is_correction(old: str, new: str) -> bool:
+    """True if the later statement takes the place of the earlier one."""
+    return relate(item(new), item(old), no_similarity) == "correction"
+
+
+@every_row(("old", "new"), number_pairs.TUNED_CHANGES)
+def test_a_later_number_takes_the_place_of_the_earlier(old: str, new: str) -> None:
+    """As the value of a state, such as a version that something runs."""
+    assert is_correction(old, new)
+
+
+@every_row(("old", "new"), number_pairs.TUNED_FACTS)
+def test_a_number_that_is_a_name_or_of_an_event_stays(old: str, new: str) -> None:
+    """Two members of a series, and two events, are two facts."""
+    assert not is_correction(old, new)
+
+
+@pytest.mark.parametrize("name", number_pairs.SETS)
+def test_numbers_are_told_apart(name: str) -> None:
+    """At least nine in ten replacements are right, and four in five changes are seen."""
+    changes, facts = number_pairs.SETS[name]
+    right = sum(starmap(is_correction, changes))
+    wrong = sum(starmap(is_correction, facts))
+    assert right / (right + wrong) >= 0.9
+    assert right / len(changes) >= 0.8
 
 
 HIDDEN = [("zero-width space", "\u200b"), ("soft hyphen", "\u00ad"), ("word joiner", "\u2060"),
