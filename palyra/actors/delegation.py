@@ -203,7 +203,7 @@ def _read_end(view: RunView, store: JournalStore) -> ChildEnd:
     )
     try:
         loaded = read_run(store, view.run_id)
-    except (InvariantBroken, Unreadable):
+    except Unreadable:
         loaded = None
     if loaded is None:
         return ChildEnd(run_id=view.run_id, end=end)

@@ -23,7 +23,7 @@ from palyra.core.journal.changes import ChainViolation, VerifyReport
 from palyra.core.replay.report import ReplayReport
 from palyra.core.tape.export import ExportReport, verify_export
 from palyra.core.text.visible import pluralize
-from palyra.errors import InvariantBroken, PalyraError, Purged
+from palyra.errors import PalyraError, Unreadable
 from palyra.net.protocol.discovery import find_home
 
 PAGE_ROWS = 500
@@ -258,7 +258,7 @@ def replay_file(path: Path) -> ReplayReport:
         under_way = Replay(read_rows(read_bytes(path)), Redactor(()).redact_bytes)
     except Forged as forged:
         raise CommandFailed(f"{path}, line {(forged.seq or 0) + 1}: {forged.problem}") from None
-    except (InvariantBroken, Purged) as broken:
+    except Unreadable as broken:
         raise CommandFailed(f"{path}: {broken.message}") from None
     while under_way.advance(STEPS):
         pass

@@ -23,7 +23,7 @@ from palyra.core.ports import Journal, JournalStore
 from palyra.core.run.refused_items import without_refused
 from palyra.core.run.state import Run
 from palyra.core.session.fork import InheritedView
-from palyra.errors import InvariantBroken, Unreadable
+from palyra.errors import Damaged, Unreadable
 from palyra.services.run_loader import read_run
 
 ENDED: tuple[RunState, ...] = ("done", "failed", "cancelled")
@@ -166,6 +166,6 @@ def _fold(store: JournalStore, run_id: str) -> Run | None:
     """Return the run; None if there is none or its tape cannot be folded.  Raises Purged."""
     try:
         found = read_run(store, run_id)
-    except InvariantBroken:
+    except Damaged:
         return None
     return None if found is None else found.run

@@ -9,7 +9,8 @@ from palyra.core.context.pins import find_pinned
 from palyra.core.journal.records import Pin
 from palyra.core.journal.tape_row import TapeRow
 from palyra.core.ports import JournalStore
-from palyra.errors import InvariantBroken, Unreadable
+from palyra.core.run.state import reading_tape
+from palyra.errors import Unreadable
 
 log = structlog.get_logger("palyra.compaction")
 PAGE_ROWS = 1_000
@@ -26,7 +27,8 @@ def read_rows(store: JournalStore, run_id: str, at_seq: int) -> Iterator[TapeRow
 
 def read_pin(store: JournalStore, pin: Pin) -> Placed | None:
     """Return the pinned message; None if the event brought none."""
-    return find_pinned(read_rows(store, pin.run_id, pin.seq), pin.seq)
+    with reading_tape(pin.run_id):
+        return find_pinned(read_rows(store, pin.run_id, pin.seq), pin.seq)
 
 
 def read_pins(store: JournalStore, session_id: str) -> list[Placed]:
@@ -36,7 +38,7 @@ def read_pins(store: JournalStore, session_id: str) -> list[Placed]:
     for pin in () if session is None else session.pins:
         try:
             placed = read_pin(store, pin)
-        except (InvariantBroken, Unreadable) as error:
+        except Unreadable as error:
             log.warning("a pin cannot be read", run_id=pin.run_id, seq=pin.seq, error=str(error))
             continue
         if placed is not None:

@@ -53,7 +53,7 @@ from palyra.core.text.references import Reference, ReferenceKind, parse_prompt
 from palyra.core.tool.spec import ToolCall, ToolFailure, ToolOutput
 from palyra.core.trust.injection_scan import find_injections
 from palyra.core.trust.labels import lowest
-from palyra.errors import InvariantBroken, PalyraError, Unreadable
+from palyra.errors import PalyraError, Unreadable
 from palyra.services.gate import Gate
 from palyra.services.history import ENDED
 from palyra.services.run_loader import read_run
@@ -473,8 +473,6 @@ def _load(store: JournalStore, run_id: str) -> PastRun:
         found = read_run(store, run_id)
     except Unreadable as gone:
         raise ToolFailure(f"{run_id}: {gone.message}") from None
-    except InvariantBroken:
-        found = None
     if found is None:
         raise ToolFailure(f"the tape of {run_id} cannot be read")
     return past_run(found.run)

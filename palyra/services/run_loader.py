@@ -7,8 +7,8 @@ import msgspec
 from palyra.core.journal.records import ApprovalRecord
 from palyra.core.journal.tape_row import TapeRow
 from palyra.core.ports import JournalStore
-from palyra.core.run.state import Run, fold
-from palyra.errors import Damaged, InvariantBroken
+from palyra.core.run.state import Run, fold, reading_tape
+from palyra.errors import Damaged
 
 PAGE_ROWS = 1_000
 
@@ -34,19 +34,15 @@ def read_rows(store: JournalStore, run_id: str) -> Iterator[TapeRow]:
 def read_run(store: JournalStore, run_id: str) -> LoadedRun | None:
     """Fold the committed tape of a run; return None if it has none.  Blocks.
 
-    Raises InvariantBroken for a tape that cannot be folded.
+    Raises Damaged for a tape that cannot be folded, Purged for one without its content.
     """
     rows = list(read_rows(store, run_id))
     if not rows:
         return None
     if rows[-1].seq != len(rows) - 1:
-        raise InvariantBroken(
-            f"only {len(rows)} of the {rows[-1].seq + 1} events of {run_id} are stored"
-        )
-    try:
+        raise Damaged(f"only {len(rows)} of the {rows[-1].seq + 1} events of {run_id} are stored")
+    with reading_tape(run_id):
         run = fold(run_id, [(row.kind, row.at_ms, row.data) for row in rows])
-    except (Damaged, LookupError, TypeError, ValueError) as error:
-        raise InvariantBroken(f"the tape of {run_id} cannot be read: {error}") from error
     return LoadedRun(run, *_read_approvals(store, run), rows[-1].at_ms)
 
 

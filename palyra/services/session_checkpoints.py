@@ -10,7 +10,7 @@ import msgspec
 from palyra.core.journal.records import Pin
 from palyra.core.model.summary import Summary
 from palyra.core.ports import JournalStore
-from palyra.core.run.state import Run
+from palyra.core.run.state import Run, reading_tape
 from palyra.core.session.fork import ForkPoint, find_point
 from palyra.errors import Unreadable
 from palyra.services.pins import read_rows
@@ -38,7 +38,8 @@ def find_mark(store: JournalStore, run_id: str, at_seq: int) -> ForkMark:
 
     A run that is forked before its start has the history that it got when it started.
     """
-    point = find_point(read_rows(store, run_id, at_seq), at_seq)
+    with reading_tape(run_id):
+        point = find_point(read_rows(store, run_id, at_seq), at_seq)
     chained = store.read_chain(run_id, after_seq=point.seq - 1, limit=1)
     run: Run | None = point.run
     if point.run.clock.started_ms is None:
@@ -57,6 +58,7 @@ def _artifacts(store: JournalStore, point: ForkPoint | None) -> Iterator[str]:
         yield from point.artifacts
         run_id, at_seq = point.inherited or ("", -1)
         try:
-            point = find_point(read_rows(store, run_id, at_seq), at_seq) if run_id else None
+            with reading_tape(run_id):
+                point = find_point(read_rows(store, run_id, at_seq), at_seq) if run_id else None
         except Unreadable:
             return

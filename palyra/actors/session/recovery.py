@@ -24,7 +24,7 @@ from palyra.core.journal.tape_row import TapeRow
 from palyra.core.ports import JournalStore
 from palyra.core.run.inputs import Cancel
 from palyra.core.tape.events import RunCancelled, encode_event
-from palyra.errors import ActorGone, InvariantBroken, Unavailable
+from palyra.errors import ActorGone, Damaged, Unavailable, Unreadable
 from palyra.services.run_loader import LoadedRun, read_run
 
 log = structlog.get_logger("palyra.recovery")
@@ -135,18 +135,18 @@ def _read(store: JournalStore, records: list[RunRecord]) -> _Found:
     for record in records:
         try:
             runs.append(_follow(store, record, session))
-        except InvariantBroken as broken:
+        except Unreadable as broken:
             stranded.append((record.run_id, broken.message))
     return _Found(session, tuple(runs), tuple(stranded))
 
 
 def _follow(store: JournalStore, record: RunRecord, session: SessionRecord | None) -> LoadedRun:
-    """Load a run from its tape.  Raises InvariantBroken if tape or session is missing."""
+    """Load a run from its tape.  Raises Unreadable, also if tape or session is missing."""
     if session is None:
-        raise InvariantBroken(f"its session {record.session_id} is not there")
+        raise Damaged(f"its session {record.session_id} is not there")
     found = read_run(store, record.run_id)
     if found is None:
-        raise InvariantBroken("its tape is not there")
+        raise Damaged("its tape is not there")
     return found
 
 

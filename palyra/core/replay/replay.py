@@ -32,7 +32,7 @@ from palyra.core.run.state import Run
 from palyra.core.run.step import EncodedEvent, Transition, record_event
 from palyra.core.tape import events as ev
 from palyra.core.text.excerpt import excerpt
-from palyra.errors import InvariantBroken, PalyraError
+from palyra.errors import Damaged, PalyraError
 
 SHOWN_BYTES = 400  # of each value in a divergence
 
@@ -53,12 +53,12 @@ class Replay:
         `redact` is applied to the values shown of a divergence.  A lenient replay takes from
         `limits` only how many calls may run in parallel.
 
-        Raises InvariantBroken for rows that are not the beginning of a tape.
+        Raises Damaged for rows that are not the beginning of a tape.
         """
         if not rows or rows[0].kind != ev.RunAccepted.KIND:
-            raise InvariantBroken("a replay needs the whole tape, from run.accepted on")
+            raise Damaged("a replay needs the whole tape, from run.accepted on")
         if any(row.seq != seq for seq, row in enumerate(rows)):
-            raise InvariantBroken("the tape has a gap")
+            raise Damaged("the tape has a gap")
         self._record = RecordedTape(rows)
         self._env = (
             RecordedEnvironment(self._record, limits)

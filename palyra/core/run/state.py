@@ -31,7 +31,8 @@ the state.  So an illegal event raises InvariantBroken before anything has chang
 hottest path of the daemon: one rule and one new struct for an event.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from itertools import islice
 from typing import Any, cast
 
@@ -55,7 +56,7 @@ from palyra.core.tape.events import Compaction
 from palyra.core.text.references import has_references
 from palyra.core.text.tokens import FACTOR, LEARN_FROM_TOKENS, learn_factor
 from palyra.core.trust.labels import Trust, lowest
-from palyra.errors import InvariantBroken
+from palyra.errors import Damaged, InvariantBroken
 
 COMPACTION = "compaction"  # origin of a run that only summarises its session
 RESTORE = "restore"  # origin of a run that only gives a branch its conversation
@@ -407,6 +408,16 @@ def fold(run_id: str, rows: Sequence[tuple[str, int, bytes]]) -> Run:
     for kind, at_ms, data in rows[1:]:
         run = apply(run, ev.decode_event(kind, data), at_ms)
     return run
+
+
+@contextmanager
+def reading_tape(run_id: str) -> Generator[None]:
+    """Raise what a stored tape breaks as Damaged: other events of the tape, and other runs, go on."""
+    try:
+        yield
+    except (InvariantBroken, LookupError, TypeError, ValueError) as error:
+        text = error.message if isinstance(error, InvariantBroken) else repr(error)
+        raise Damaged(f"the tape of {run_id} cannot be replayed: {text}") from error
 
 
 def _illegal(run: Run, event: ev.Event) -> InvariantBroken:

@@ -27,7 +27,7 @@ from palyra.core.run.step import record_event
 from palyra.core.tape import events as ev
 from palyra.core.tape.events import DelegationState
 from palyra.core.tool.spec import DelegatedEnd
-from palyra.errors import InvariantBroken
+from palyra.errors import Damaged
 from tests.core.context.test_overflow import long_run, overflowing
 from tests.core.run.fates import live, rows
 from tests.core.run.run_world import ScriptedEnvironment, World, environment, turn
@@ -536,7 +536,7 @@ def test_nothing_before_the_promise_and_no_gap() -> None:
     """A page out of the middle is no tape."""
     tape = rows(story())
     for part in ([], tape[1:], [tape[0], *tape[2:]]):
-        with pytest.raises(InvariantBroken):
+        with pytest.raises(Damaged):
             Replay(part, environment().redact)
 
 
