@@ -155,6 +155,10 @@ class Unreachable(Unavailable):
     """Raised by clients only: no answer, or the connection was lost.  Never sent by the daemon."""
 
 
+class TlsFailed(Unreachable):
+    """TLS could not be agreed on, as with a certificate of an unknown authority."""
+
+
 class ActorGone(PalyraError):
     """No answer will come: the actor crashed or stopped for good."""
 

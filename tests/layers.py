@@ -68,6 +68,7 @@ ROOMS = {
         "ids",
         "backoff",
         "supervision",
+        "outbound",
         "redaction",
         "text",
         "trust",

@@ -56,6 +56,11 @@ REMEDIES: tuple[tuple[type[PalyraError], int, str], ...] = (
     (errors.Unauthenticated, NO_PERMISSION, ""),  # `_remedy` reads the environment
     (errors.Forbidden, NO_PERMISSION, ""),  # `_remedy` reads the field
     (
+        errors.TlsFailed,
+        NO_DAEMON,
+        "name the PEM file of its certificate's authority in SSL_CERT_FILE, or use the certificate's name",
+    ),
+    (
         errors.Unreachable,
         NO_DAEMON,
         "start one with `palyra up`; if one is running, see its log",

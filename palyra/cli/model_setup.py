@@ -275,7 +275,9 @@ def _try(config: Config, wanted: _Wanted) -> "ModelTurn":
     say(f"trying {wanted.provider.name}/{wanted.model} …", dim=True, err=True)
     try:
         run = partial(trio.run, restrict_keyboard_interrupt_to_checkpoints=True)
-        turn: ModelTurn = run(try_model, wanted.provider, wanted.model, find_secret)
+        turn: ModelTurn = run(
+            try_model, wanted.provider, wanted.model, find_secret, config.outbound
+        )
     except KeyboardInterrupt as error:
         raise verdict(BaseExceptionGroup("", [error])) from None
     except ModelFailure as failure:

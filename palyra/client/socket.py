@@ -9,7 +9,7 @@ import trio
 import trio_websocket
 
 from palyra.client.waits import SocketClosed
-from palyra.errors import Unreachable
+from palyra.errors import TlsFailed, Unreachable
 from palyra.net.protocol.notifications import PROTOCOL
 
 MAX_MESSAGE_BYTES = 16_777_216  # a page of tape is 2 MiB before its JSON is escaped
@@ -51,7 +51,7 @@ class WatchedStream(trio.abc.Stream):
 async def open_stream(ws_url: str) -> WatchedStream:
     """Open a TCP or TLS connection to the host of that address.
 
-    Raises OSError, and Unreachable if TLS cannot be agreed on, as with an untrusted certificate.
+    Raises OSError, and TlsFailed if TLS cannot be agreed on, as with an untrusted certificate.
     """
     parts = urlsplit(ws_url)
     host = parts.hostname or ""
@@ -66,7 +66,7 @@ async def open_stream(ws_url: str) -> WatchedStream:
         await stream.do_handshake()
         is_agreed = True
     except trio.BrokenResourceError as error:
-        raise Unreachable(f"{ws_url}: TLS failed: {error.__cause__ or error}") from None
+        raise TlsFailed(f"{ws_url}: TLS failed: {error.__cause__ or error}") from None
     finally:
         if not is_agreed:
             await trio.aclose_forcefully(stream)

@@ -39,6 +39,7 @@ from palyra.config.sections import (
     Mcp,
     MemoryConfig,
     Models,
+    Network,
     PolicyConfig,
     RetentionConfig,
     RunsConfig,
@@ -52,6 +53,7 @@ from palyra.config.sections import (
 )
 from palyra.core.configuration import ConfigSource
 from palyra.core.journal.records import DEFAULT_WORKSPACE
+from palyra.core.outbound import Outbound, read_outbound
 from palyra.core.redaction.secret_references import is_reference
 from palyra.errors import InvalidParams
 
@@ -86,6 +88,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     retention: RetentionConfig = RetentionConfig()
     documents: DocumentsConfig = DocumentsConfig()
     fetch: Fetch = Fetch()
+    network: Network = Network()
     mcp: Mcp = Mcp()
     sandbox: SandboxConfig = SandboxConfig()
     secrets: Secrets = Secrets()
@@ -105,6 +108,16 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
         """Absolute paths of all workspaces by name, the default one first; the tools validate them."""
         found = {DEFAULT_WORKSPACE: self.workspace}
         return found | {each.name: absolute(Path(each.path)) for each in self.tools.workspaces}
+
+    @property
+    def outbound(self) -> Outbound:
+        """The section `network`, completed from the environment.  Raises InvalidParams."""
+        return read_outbound(
+            os.environ,
+            proxy=self.network.proxy,
+            direct=self.network.no_proxy,
+            ca_file=os.path.expanduser(self.network.ca_file),  # noqa: PTH111 - "" stays ""
+        )
 
     @property
     def policy_dir(self) -> Path:

@@ -301,6 +301,23 @@ class Fetch(Section, frozen=True, kw_only=True):
     ] = ()
 
 
+class Network(Section, frozen=True, kw_only=True):
+    """Connections to providers, MCP servers by URL, and of web tools."""
+
+    proxy: Annotated[
+        str,
+        _doc("Proxy, http://HOST:PORT, or none; empty: HTTPS_PROXY and HTTP_PROXY decide."),
+    ] = ""
+    no_proxy: Annotated[
+        tuple[str, ...],
+        _doc("Hosts, domains and networks that are reached directly, besides those of NO_PROXY."),
+    ] = ()
+    ca_file: Annotated[
+        str,
+        _doc("PEM file with additional certificate authorities, besides those of SSL_CERT_FILE."),
+    ] = ""
+
+
 class McpServerConfig(Section, frozen=True, kw_only=True):
     """One server of the Model Context Protocol: a program or an address."""
 
@@ -433,6 +450,12 @@ class ModelProvider(Section, frozen=True, kw_only=True):
     ] = ""
     session: Annotated[
         str, _doc("Reference to the session token of a temporary AWS access key.")
+    ] = ""
+    proxy: Annotated[
+        str, _doc("Its proxy, or none; empty: that of `network`, or of the environment.")
+    ] = ""
+    ca_file: Annotated[
+        str, _doc("PEM file with its certificate authority; empty: that of `network`.")
     ] = ""
     models: Annotated[
         tuple[str, ...], _doc("Models shown in lists; others can be used as well.")
@@ -627,6 +650,7 @@ SECTIONS: dict[str, type[Section]] = {
     "documents": DocumentsConfig,
     "wasm": Wasm,
     "fetch": Fetch,
+    "network": Network,
     "mcp": Mcp,
     "sandbox": SandboxConfig,
     "secrets": Secrets,

@@ -1,22 +1,33 @@
 """One HTTP request to a provider and its answer, as bytes.
 
-Never retries: the run decides that.  Never reads a proxy from the environment.  Never puts a key
-into an error, even if the provider repeats it.  The first byte, and each following one, must arrive
+Never retries: the run decides that.  Never puts a key into an error, even if the provider repeats it.  The first byte, and each following one, must arrive
 within the stall time.
 """
 
 import math
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Generator, Mapping
+import re
+import ssl
+from collections.abc import (
+    AsyncGenerator,
+    AsyncIterator,
+    Awaitable,
+    Callable,
+    Generator,
+    Iterator,
+    Mapping,
+)
 from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
+import certifi
 import httpx
 import msgspec
 import trio
 
 from palyra.core.model.messages import ModelFailure
+from palyra.core.outbound import UNTRUSTED, Outbound, place_of
 from palyra.core.ports import NowMs
-from palyra.errors import PalyraError
+from palyra.errors import InvalidParams, PalyraError
 from palyra.models.dialect import Dialect
 from palyra.models.failures import http_failure, stream_failure
 
@@ -24,6 +35,8 @@ CONNECT_S = 10.0
 STALL_S = 60.0
 MAX_ERROR_BYTES = 65_536
 REST_S = 1.0  # time to read the end of the response after the last needed byte
+DIRECTLY = Outbound()
+_NO_AUTHORITY = re.compile(r"issuer|self.signed|unable to verify")
 HIDDEN = "[redacted:provider_key]"
 
 FindKey = Callable[[], Awaitable[str]]  # the provider's key, "" for none; raises Unavailable
@@ -40,14 +53,49 @@ class ProviderEndpoint(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: int = 0  # of one answer; 0: the provider's own limit
     stall_s: float = STALL_S
     extra_headers: Mapping[str, str] = {}
+    proxy: str = ""  # that the client uses, for messages
 
 
-def open_client(transport: httpx.AsyncBaseTransport | None = None) -> httpx.AsyncClient:
-    """Open the HTTP client shared by all models; without `transport` it uses sockets."""
+def open_client(
+    transport: httpx.AsyncBaseTransport | None = None,
+    outbound: Outbound = DIRECTLY,
+    proxy: str = "",
+) -> httpx.AsyncClient:
+    """Open an HTTP client for models; without `transport` it uses sockets, or that proxy.
+
+    Raises InvalidParams for authorities that cannot be read.
+    """
     timeout = httpx.Timeout(None, connect=CONNECT_S, pool=CONNECT_S)  # `_in_time` detects stalls
+    trusted = True if transport is not None else trust(outbound)
+    own_tls = trusted if proxy.startswith("https:") and trusted is not True else None
     return httpx.AsyncClient(
-        transport=transport, trust_env=False, follow_redirects=False, timeout=timeout
+        transport=transport,
+        verify=trusted,
+        proxy=httpx.Proxy(proxy, ssl_context=own_tls) if proxy else None,
+        trust_env=False,
+        follow_redirects=False,
+        timeout=timeout,
     )
+
+
+def trust(outbound: Outbound) -> ssl.SSLContext:
+    """Return a TLS context that trusts the usual authorities, or those of the environment, and `ca_file`.
+
+    Blocks for some 20 ms.  Raises InvalidParams for a file that cannot be read.
+    """
+    name, path = "SSL_CERT_FILE", outbound.roots_file or outbound.roots_dir
+    try:
+        context = ssl.create_default_context(
+            cafile=outbound.roots_file or (None if path else certifi.where()),
+            capath=outbound.roots_dir or None,
+        )
+        if outbound.ca_file:
+            name, path = "ca_file", outbound.ca_file
+            context.load_verify_locations(path)
+    except OSError as error:  # ssl.SSLError is a subclass
+        text = f"{name} = {path!r}: {error.strerror or error}: name a file of PEM certificates"
+        raise InvalidParams(text, field="network.ca_file") from None
+    return context
 
 
 class ProviderRequest:
@@ -100,7 +148,7 @@ class ProviderRequest:
             sent = self._client.build_request("POST", url, content=content, headers=headers)
             return await self._client.send(sent, stream=True)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise _failure(error) from None
+            raise _failure(error, endpoint.proxy) from None
 
     async def _key(self) -> str:
         provider = self._endpoint.provider
@@ -212,12 +260,32 @@ def _in_time(stall_s: float) -> Generator[trio.CancelScope]:
         raise ModelFailure("timeout", f"the provider was silent for {stall_s:g} s")
 
 
-def _failure(error: httpx.HTTPError | httpx.InvalidURL) -> ModelFailure:
+def _failure(error: httpx.HTTPError | httpx.InvalidURL, proxy: str = "") -> ModelFailure:
     """Translate a transport error; give only its kind where its text may contain addresses."""
+    through = f" through the proxy {place_of(proxy)}" if proxy else ""
     if isinstance(error, httpx.TimeoutException):
-        text = f"the provider did not take the connection within {CONNECT_S:g} s"
+        text = f"the provider did not take the connection{through} within {CONNECT_S:g} s"
         return ModelFailure("timeout", text)
+    if isinstance(error, httpx.ProxyError):
+        text = f"the proxy {place_of(proxy)} refused the connection: {error}: see `network.proxy`, HTTPS_PROXY, NO_PROXY"
+        return ModelFailure("unavailable", text)
+    causes = list(_causes(error))
+    unbelieved = next((e for e in causes if isinstance(e, ssl.SSLCertVerificationError)), None)
+    if unbelieved is not None:
+        why = unbelieved.verify_message
+        remedy = f": {UNTRUSTED}" if _NO_AUTHORITY.search(why) else ""
+        text = f"the provider's certificate is not trusted: {why}{remedy}"
+        return ModelFailure("unavailable", text)
     if isinstance(error, httpx.ConnectError | httpx.UnsupportedProtocol | httpx.InvalidURL):
-        return ModelFailure("unavailable", f"the provider cannot be reached: {error}")
+        why = str(error) or next(filter(None, map(str, causes)), type(error).__name__)
+        return ModelFailure("unavailable", f"the provider cannot be reached{through}: {why}")
     text = f"the connection to the provider broke: {type(error).__name__}"
     return ModelFailure("transient", text)
+
+
+def _causes(error: BaseException) -> Iterator[BaseException]:
+    """Yield what an error was raised from, step by step: libraries wrap those of TLS without a text."""
+    cause = error.__cause__ or error.__context__
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__

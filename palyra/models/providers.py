@@ -1,10 +1,11 @@
 """Providers of the configuration: presets by name, and their models as `provider/model`.
 
-All providers share one HTTP client.  The catalogue holds the embedded model and the models of every
+Providers with the same proxy and authorities share one HTTP client.  The catalogue holds the embedded model and the models of every
 provider.  A provider has more models than the configuration lists, so an unlisted model is created
 on first use; the provider itself reports whether it exists.
 """
 
+import os
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from urllib.parse import urlsplit
 
@@ -14,6 +15,7 @@ import trio
 from palyra.config.sections import Api, ModelProvider
 from palyra.core.ids import NewId
 from palyra.core.model.routing import ProviderHealth
+from palyra.core.outbound import Outbound, find_proxy
 from palyra.core.ports import EmbeddingModel, IncidentReporter, LanguageModel, NowMs, RunBlocking
 from palyra.core.redaction.secret_references import is_reference, parse_reference
 from palyra.errors import InvalidParams, Unavailable
@@ -24,7 +26,7 @@ from palyra.models.dialect import Dialect
 from palyra.models.embeddings import HttpEmbeddings
 from palyra.models.gemini import GEMINI
 from palyra.models.guarded import CallSlots, GuardedEmbeddings, GuardedModel, ProviderLimits
-from palyra.models.http_exchange import ProviderEndpoint, open_client
+from palyra.models.http_exchange import DIRECTLY, ProviderEndpoint, open_client
 from palyra.models.http_model import HttpModel
 from palyra.models.presets import PRESETS, Preset, key_of
 from palyra.models.responses import RESPONSES
@@ -95,19 +97,33 @@ class Providers:
         new_id: NewId,
         now_ms: NowMs,
         alarms: IncidentReporter,
+        outbound: Outbound = DIRECTLY,
     ) -> None:
         """Create the providers.  Raises InvalidParams for an unusable configuration."""
         names = [provider.name for provider in given]
         for name in names:
             if not name or "/" in name or names.count(name) > 1:
                 raise _refused(f"every provider needs a unique name without /, not {name!r}")
-        self._client = open_client()
+        self._outbound = outbound
+        self._clients: dict[tuple[str, str], httpx.AsyncClient] = {}  # by proxy and authorities
         self._providers = {
             each.name: _Provider(
-                each, self._client, find_secret, new_id=new_id, now_ms=now_ms, alarms=alarms
+                each, self._open, find_secret, new_id=new_id, now_ms=now_ms, alarms=alarms
             )
             for each in given
         }
+
+    def _open(self, given: ModelProvider, base_url: str) -> tuple[httpx.AsyncClient, str]:
+        """Return the client for a provider and its proxy; equal ones share a client."""
+        field = f"models.providers: {given.name!r}: proxy"
+        ca_file = os.path.expanduser(given.ca_file)  # noqa: PTH111 - "" stays ""
+        outbound = self._outbound.replaced(given.proxy, ca_file, field)
+        proxy = find_proxy(outbound, base_url)
+        client = self._clients.get((proxy, outbound.ca_file))
+        if client is None:
+            client = open_client(outbound=outbound, proxy=proxy)
+            self._clients[proxy, outbound.ca_file] = client
+        return client, proxy
 
     def catalogue(self, fixed: Mapping[str, LanguageModel]) -> ModelCatalogue:
         """Return the catalogue of all models, including the `fixed` ones."""
@@ -167,7 +183,8 @@ class Providers:
 
     async def close(self) -> None:
         """Close all connections.  Cancellation: some may stay open until they are collected."""
-        await self._client.aclose()
+        for client in self._clients.values():
+            await client.aclose()
 
 
 class _Provider:
@@ -176,7 +193,7 @@ class _Provider:
     def __init__(
         self,
         given: ModelProvider,
-        client: httpx.AsyncClient,
+        open_for: Callable[[ModelProvider, str], tuple[httpx.AsyncClient, str]],
         find_secret: FindSecret,
         *,
         new_id: NewId,
@@ -202,7 +219,7 @@ class _Provider:
         if given.session and not given.key_id:
             raise _refused(f"the session of {given.name!r} belongs to a key_id")
         self._dialect = dialect_of(given, self._api, self._base_url)
-        self._client = client
+        self._client, self._proxy = open_for(given, self._base_url)
         self._find_secret = find_secret
         self._new_id = new_id
         self._now_ms = now_ms
@@ -254,6 +271,7 @@ class _Provider:
             model=model,
             max_tokens=given.max_tokens,
             stall_s=given.stall_s,
+            proxy=self._proxy,
         )
 
     async def _find_key(self) -> str:

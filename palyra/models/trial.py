@@ -22,6 +22,8 @@ from palyra.core.model.messages import (
     Sampling,
     UserMessage,
 )
+from palyra.core.outbound import Outbound
+from palyra.models.http_exchange import DIRECTLY
 from palyra.models.providers import CLOSE_WITHIN_S, FindSecret, Providers
 
 TRIAL_STALL_S = 30  # a person waits
@@ -63,13 +65,17 @@ class _NoIncidents:
         return False
 
 
-async def try_model(provider: ModelProvider, model: str, find_secret: FindSecret) -> ModelTurn:
+async def try_model(
+    provider: ModelProvider, model: str, find_secret: FindSecret, outbound: Outbound
+) -> ModelTurn:
     """Ask the provider's model for one word and return its turn.
 
     Raises ModelFailure, and InvalidParams for an unusable provider.  Cancellation: the connection is
     closed.
     """
-    providers = _open(msgspec.structs.replace(provider, stall_s=TRIAL_STALL_S), find_secret)
+    providers = _open(
+        msgspec.structs.replace(provider, stall_s=TRIAL_STALL_S), find_secret, outbound
+    )
     request = ModelRequest(
         run_id="trial",
         turn=1,
@@ -96,7 +102,9 @@ async def _find_nothing(reference: str) -> str:
     raise NotImplementedError(reference)
 
 
-def _open(provider: ModelProvider, find_secret: FindSecret) -> Providers:
+def _open(
+    provider: ModelProvider, find_secret: FindSecret, outbound: Outbound = DIRECTLY
+) -> Providers:
     numbers = count(1)
     return Providers(
         [provider],
@@ -104,6 +112,7 @@ def _open(provider: ModelProvider, find_secret: FindSecret) -> Providers:
         new_id=lambda prefix: f"{prefix}_{next(numbers)}",
         now_ms=lambda: time_ns() // 1_000_000,
         alarms=_NoIncidents(),
+        outbound=outbound,
     )
 
 

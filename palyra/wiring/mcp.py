@@ -14,7 +14,8 @@ from palyra.actors.kernel.child import ChildSpec
 from palyra.config.load import Config
 from palyra.config.sections import McpServerConfig as Configured
 from palyra.config.sections import SandboxConfig
-from palyra.core.ports import IncidentReporter
+from palyra.core.outbound import find_proxy
+from palyra.core.ports import IncidentReporter, RunBlocking
 from palyra.core.redaction.secret_references import is_reference, parse_reference
 from palyra.core.trust.external_descriptions import RedactText
 from palyra.errors import InvalidParams
@@ -28,6 +29,7 @@ from palyra.tools.mcp.transport import OpenLink, StdioServer
 from palyra.tools.sandbox.command import MIB, CommandEgress, CommandLimits
 from palyra.tools.sandbox.sandbox import Sandbox
 from palyra.tools.toolbox import Toolbox
+from palyra.tools.web.http_client import tls_context
 from palyra.wiring.host import Host
 from palyra.wiring.sandbox import OpenEgress, read_hosts, read_limits
 
@@ -65,7 +67,14 @@ def build_mcpset(  # noqa: PLR0913 - all by name, and each a part of its own
     servers = [
         McpServer(
             _terms(each, config),
-            _preparation(each, config, sandbox, secrets, _way_out(each, open_egress)),
+            _preparation(
+                each,
+                config,
+                sandbox,
+                secrets,
+                _way_out(each, open_egress),
+                run_blocking=host.run_blocking,
+            ),
             toolbox,
             host.random,
             run_blocking=host.run_blocking,
@@ -125,6 +134,8 @@ def _preparation(
     sandbox: Sandbox,
     secrets: SecretService,
     open_egress: Callable[[], CommandEgress] | None,
+    *,
+    run_blocking: RunBlocking,
 ) -> Callable[[], Awaitable[OpenLink]]:
     """Return the function that resolves the secrets of one start and returns the link's opener."""
 
@@ -132,7 +143,10 @@ def _preparation(
         if server.url:
             token = await secrets.find(server.token) if server.token else ""
             headers = {"Authorization": f"Bearer {token}"} if token else {}
-            return addressed(server.url, lambda: headers)
+            outbound = config.outbound
+            trusted = await run_blocking(tls_context, "", outbound)
+            proxy = find_proxy(outbound, server.url)
+            return addressed(server.url, lambda: headers, trusted=trusted, proxy=proxy)
         program = StdioServer(server.command, await _environment(server, secrets))
         if server.sandbox == "none":
             return unjailed(program)

@@ -93,6 +93,7 @@ def build_modelset(
         new_id=host.new_id,
         now_ms=host.now_ms,
         alarms=alarms,
+        outbound=config.outbound,
     )
     return Modelset(
         providers.catalogue(fixed),

@@ -9,6 +9,7 @@ from palyra.actors.egress import Egress, EgressBranch
 from palyra.actors.kernel.child import ChildSpec
 from palyra.config.load import Config
 from palyra.config.sections import FetchCredential
+from palyra.core.outbound import Outbound
 from palyra.core.redaction.secret_references import parse_reference
 from palyra.core.tool.hosts import normal_host
 from palyra.errors import InvalidParams
@@ -78,14 +79,16 @@ def build_webset(config: Config, host: Host, learn: Callable[..., None]) -> Webs
     secrets = SecretService(resolver, host.run_blocking, learn)
     credentials = read_credentials(config.fetch.credentials)
     ca_file = os.path.expanduser(config.fetch.ca_file)  # noqa: PTH111 - "" stays ""
-    if ca_file:
-        tls_context(ca_file)  # check the file now, not at the first request
+    outbound = config.outbound
+    trust = partial(tls_context, ca_file, outbound)
+    if ca_file or outbound != Outbound():
+        trust()  # check the files now, not at the first request
     web = Web(
         Dialler(reach_rules(config)),
         host.run_blocking,
         credentials=credentials,
         find_secret=secrets.find,
-        ca_file=ca_file,
+        trust=trust,
     )
     named = [credential.secret for credential in credentials.values()]
     egress = EgressBranch()

@@ -27,7 +27,9 @@ from tests.rows import every_row
 def served(monkeypatch: pytest.MonkeyPatch) -> Provider:
     """Serve this model for every provider, without loading certificates."""
     reached = Provider(url="http://provider.test/v1")
-    monkeypatch.setattr(configured, "open_client", lambda: memory_client(MemoryBackend(reached)))
+    monkeypatch.setattr(
+        configured, "open_client", lambda **_: memory_client(MemoryBackend(reached))
+    )
     return reached
 
 
@@ -181,7 +183,7 @@ async def test_a_turn_and_a_vector(served: Provider) -> None:
     assert (CHAT_EXPECTED.text, ((1.0,),)) == (turn.text, found.vectors)
     assert ["env:K", "env:K"] == kept.asked
     assert ["big", "e"] == [body["model"] for body in served.bodies]
-    assert made._client.is_closed
+    assert all(client.is_closed for client in made._clients.values())
 
 
 async def test_a_local_provider_is_asked_without_a_key() -> None:

@@ -1,9 +1,9 @@
 """MCP servers reached by URL: the streamable HTTP transport with additional bounds.
 
-Proxy variables of the environment are ignored, compression is disabled, and one response has at
-most MAX_ANSWER_BYTES.  An event stream that reaches the limit is cut; the transport reconnects.
+Compression is disabled, and one response has at most MAX_ANSWER_BYTES.  An event stream that reaches the limit is cut; the transport reconnects.
 """
 
+import ssl
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -15,8 +15,17 @@ _CONNECT_S = 10.0
 _ANSWER_S = 600.0  # upper bound; the deadline of the call is shorter
 
 
-def addressed(url: str, headers: Callable[[], dict[str, str]]) -> OpenLink:
-    """Return a link to the server at `url`; `headers` is called at each start."""
+def addressed(
+    url: str,
+    headers: Callable[[], dict[str, str]],
+    *,
+    trusted: ssl.SSLContext | None = None,
+    proxy: str = "",
+) -> OpenLink:
+    """Return a link to the server at `url`, through a proxy if one is given.
+
+    `headers` is called at each start; `trusted` replaces the usual certificate authorities.
+    """
 
     @asynccontextmanager
     async def open_link(
@@ -30,10 +39,13 @@ def addressed(url: str, headers: Callable[[], dict[str, str]]) -> OpenLink:
         async def bound(answer: Any) -> None:  # noqa: ANN401, RUF029 - httpx2 awaits its hooks
             answer.stream = counted(answer.stream)
 
+        own_tls = trusted if proxy.startswith("https:") else None
         client = httpx2.AsyncClient(
             event_hooks={"response": [bound]},
             headers={"Accept-Encoding": "identity", **headers()},
             timeout=httpx2.Timeout(_ANSWER_S, connect=_CONNECT_S),
+            verify=True if trusted is None else trusted,
+            proxy=httpx2.Proxy(proxy, ssl_context=own_tls) if proxy else None,
             trust_env=False,
         )
         async with client, streamable_http_client(url, http_client=client) as (incoming, outgoing):

@@ -5,6 +5,7 @@ parallel with other calls and be repeated after a crash; a send may not
 (docs/decisions/0013-web-fetch.md).
 """
 
+import ssl
 from collections.abc import Awaitable, Callable, Mapping
 from functools import lru_cache
 
@@ -116,14 +117,14 @@ class Web:
         *,
         credentials: Mapping[str, Credential] | None = None,
         find_secret: FindSecret,
-        ca_file: str = "",
+        trust: Callable[[], ssl.SSLContext] = tls_context,
     ) -> None:
         self.rules = dialler.rules
         self.dialler = dialler
         self._run_blocking = run_blocking
         self._credentials = credentials or {}
         self._find_secret = find_secret
-        self._tls = lru_cache(maxsize=1)(lambda: tls_context(ca_file))
+        self._tls = lru_cache(maxsize=1)(trust)
 
     def check(self, request: WebRequest) -> None:
         """Check URL and credential without network access.  Raises EgressRefused, NotFound."""

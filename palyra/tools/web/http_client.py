@@ -19,11 +19,13 @@ import certifi
 import h11
 import trio
 
+from palyra.core.outbound import Outbound
 from palyra.errors import InvalidParams, InvariantBroken, Unavailable
 from palyra.tools.web.dialler import Dial
 from palyra.tools.web.request import REDIRECTS, WebRequest
 from palyra.tools.web.urls import Url
 
+DIRECTLY = Outbound()
 ENCODINGS = ("gzip", "deflate")
 _PLAIN = frozenset({"", "identity"})
 _GZIP, _ZLIB, _RAW = 31, 15, -15  # zlib window bits: select the container format
@@ -112,19 +114,23 @@ def find_header(headers: Headers, name: str) -> str:
     return next((value for key, value in headers if key == name), "")
 
 
-def tls_context(ca_file: str = "") -> ssl.SSLContext:
-    """Return a TLS context that trusts certifi's authorities and those in `ca_file` (blocks, ~20 ms).
+def tls_context(ca_file: str = "", outbound: Outbound = DIRECTLY) -> ssl.SSLContext:
+    """Return a TLS context that trusts the authorities of `outbound` and those in `ca_file`.
 
-    Raises InvalidParams for a file that cannot be read.
+    Blocks for some 20 ms.  Raises InvalidParams for a file that cannot be read.
     """
-    context = ssl.create_default_context(cafile=certifi.where())
+    roots = outbound.roots_file, outbound.roots_dir
+    field, path = "SSL_CERT_FILE", roots[0] or roots[1]
+    named = {"network.ca_file": outbound.ca_file, "fetch.ca_file": ca_file}
+    files = [(name, file) for name, file in named.items() if file]
     try:
-        if ca_file:
-            context.load_verify_locations(ca_file)
+        context = ssl.create_default_context(
+            cafile=roots[0] or (None if any(roots) else certifi.where()), capath=roots[1] or None
+        )
+        for field, path in files:  # noqa: B007 - the message names the one that fails
+            context.load_verify_locations(path)
     except OSError as error:  # ssl.SSLError is a subclass
-        raise InvalidParams(
-            f"fetch.ca_file = {ca_file!r}: {error}", field="fetch.ca_file"
-        ) from None
+        raise InvalidParams(f"{field} = {path!r}: {error}", field=field) from None
     return context
 
 

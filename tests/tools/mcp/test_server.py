@@ -11,6 +11,7 @@ import msgspec
 import pytest
 import trio
 
+from palyra.core.outbound import Outbound
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.tool.spec import ToolFailure
 from palyra.tools.mcp import stdio_server
@@ -21,6 +22,8 @@ from palyra.tools.mcp.stdio_server import ServerEnvironment, jailed, unjailed
 from palyra.tools.mcp.streamable_http import addressed
 from palyra.tools.mcp.transport import OpenLink, StdioServer
 from palyra.tools.sandbox.command import CommandLimits
+from palyra.tools.web.http_client import tls_context
+from tests.models.test_proxy import NAME, company
 from tests.optional import reason_without
 from tests.tools.mcp.kit import REDACT, SAMPLE, TERMS, Box, plain, serving
 
@@ -313,6 +316,32 @@ async def test_a_server_behind_an_address(address: str) -> None:
         await box.until(
             lambda: "note://later" in {each.uri for each in box.server.offers.resources}
         )
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+async def test_a_server_behind_a_proxy(tmp_path: Path) -> None:
+    """A company's proxy and authority are used: the proxy sees the name, and the server the request."""
+    asked = trio.Event()
+
+    async def note() -> None:
+        asked.set()
+        await trio.sleep_forever()  # what it answers does not matter
+
+    async def connect(link: OpenLink) -> None:
+        async with serving(link):
+            await trio.sleep_forever()
+
+    async with company(tmp_path) as world, trio.open_nursery() as nursery:
+        world.served.answers = [[note]]
+        trusted = tls_context("", Outbound(ca_file=str(world.authority.ca_file)))
+        link = addressed(f"https://{NAME}/mcp", dict, trusted=trusted, proxy=world.proxy.url)
+        nursery.start_soon(connect, link)
+        with trio.fail_after(120):  # a bound against hanging
+            await asked.wait()
+        nursery.cancel_scope.cancel()
+    assert b"CONNECT provider.test:443 HTTP/1.1" == world.proxy.heads[0].split(b"\r\n")[0]
+    assert "initialize" == world.served.bodies[0]["method"]
 
 
 # --- the jail ------------------------------------------------------------------------------------

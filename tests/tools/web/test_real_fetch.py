@@ -27,7 +27,12 @@ pytestmark = pytest.mark.real
 def open_web(port: int, ca_file: str = "") -> Web:
     """A client that may contact localhost at that port."""
     rules = ReachRules(opened=parse_opened([f"localhost:{port}", f"127.0.0.1:{port}"]))
-    return Web(Dialler(rules), run_sync, find_secret=partial(run_sync, str), ca_file=ca_file)
+    return Web(
+        Dialler(rules),
+        run_sync,
+        find_secret=partial(run_sync, str),
+        trust=partial(tls_context, ca_file),
+    )
 
 
 async def say_hello(stream: trio.abc.Stream) -> None:
@@ -144,7 +149,10 @@ async def test_https_is_not_redirected_to_http(
     find_secret = partial(run_sync, str)
     ca_file = str(authority.ca_file)
     web = Web(
-        Dialler(ReachRules(opened=opened)), run_sync, find_secret=find_secret, ca_file=ca_file
+        Dialler(ReachRules(opened=opened)),
+        run_sync,
+        find_secret=find_secret,
+        trust=partial(tls_context, ca_file),
     )
     url = f"{'https' if is_secure else 'http'}://localhost:{port}/"
     with pytest.raises(EgressRefused) if is_secure else nullcontext():
