@@ -51,7 +51,9 @@ class Transition:
         may take a second for a megabyte, and after it, because a mark may be longer than a secret.
         """
         data, redacted = ev.encode_event(event), False
-        _require_room(event.KIND, data, room_bytes)
+        limit = MAX_PAYLOAD_BYTES - room_bytes
+        if len(data) > limit:
+            raise _too_large(event, data, limit)
         if event.MAY_CONTAIN_USER_TEXT:
             if self._redacts_each:
                 data, redacted = self.env.redact(data)
@@ -59,7 +61,8 @@ class Transition:
                 self._unsearched.append(data)
         if redacted:
             event, data = _keep_computed(event, ev.decode_event(event.KIND, data), data)
-            _require_room(event.KIND, data, room_bytes)
+            if len(data) > limit:
+                raise _too_large(event, data, limit)
         self.run = apply(self.run, event, self.now_ms)
         self.drafts.append(EncodedEvent(event.KIND, data, redacted))
 
@@ -137,11 +140,8 @@ def tape_rows(step: Transition) -> tuple[TapeRow, ...]:
     )
 
 
-def _require_room(kind: str, data: bytes, room_bytes: int) -> None:
-    """Raise TooLarge for a payload above the tape's limit."""
-    limit = MAX_PAYLOAD_BYTES - room_bytes
-    if len(data) > limit:
-        raise TooLarge(f"{kind} has {len(data)} bytes; it may have {limit}")
+def _too_large(event: ev.Event, data: bytes, limit: int) -> TooLarge:
+    return TooLarge(f"{event.KIND} has {len(data)} bytes; it may have {limit}")
 
 
 def _keep_computed(event: ev.Event, found: ev.Event, data: bytes) -> tuple[ev.Event, bytes]:

@@ -121,11 +121,19 @@ def question(
     context = _context(request, state, shows_paths=shows_paths, shows_words=shows_words)
     text = _ENCODER.encode(context)
     _CHECK.decode(text)
+    principal = request.principal
+    try:
+        said = str(text, "ascii")
+    except UnicodeDecodeError:
+        said = composed(text.decode())  # as the text of the rules
     asked = {
-        "principal": {"type": "Principal", "id": composed(request.principal)},
+        "principal": {
+            "type": "Principal",
+            "id": principal if principal.isascii() else composed(principal),
+        },
         "action": {"type": "Action", "id": request.action},
         "resource": {"type": "Tool", "id": request.tool},
-        "context": composed(text.decode()),  # as the text of the rules
+        "context": said,
     }
     return asked, context
 

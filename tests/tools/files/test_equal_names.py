@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from palyra.core.policy.gate import policy_request
@@ -224,6 +225,22 @@ def test_a_rule_holds_for_either_form(tmp_path: Path, written: str, asked: str) 
             policy_request(an_admitted({"path": path}, path_argument="path"), FACTS)
         ).answer
         for path in (asked, "u.txt")
+    ]
+    assert ["deny", "allow"] == answers
+
+
+@pytest.mark.parametrize("principal", ["j\xf6rg", "jo\u0308rg"])
+def test_a_rule_about_a_principal_still_holds(tmp_path: Path, principal: str) -> None:
+    """The text of the rules is read in NFC, and so is every name that they are compared with."""
+    (tmp_path / "mine.cedar").write_text(
+        "permit (principal, action, resource);\n"
+        f'forbid (principal == Principal::"{principal}", action, resource);\n'
+    )
+    policy = CedarPolicy(tmp_path)
+    request = policy_request(an_admitted(), FACTS)
+    answers = [
+        policy.decide(msgspec.structs.replace(request, principal=name, owner="ann")).answer
+        for name in (principal, "jorg")
     ]
     assert ["deny", "allow"] == answers
 
