@@ -102,6 +102,9 @@ def is_sampled(run_id: str, sample_bps: int) -> bool:
     return int(hash_text(run_id), 16) % FULL_BPS < sample_bps
 
 
+FRAMED = "framed"  # the sign that something else begins or ends the line; repetitions count
+
+
 def is_reviewable(rules: LearningRules, kind: CandidateKind, score_bps: int) -> bool:
     """True if a person is asked about a candidate with this score."""
     return score_bps >= rules.of(kind).review_bps
@@ -122,6 +125,7 @@ def may_apply(rules: LearningRules, candidate: CandidateRecord) -> bool:
         and candidate.source == "rules"
         and candidate.trust == "trusted_local"
         and not has_doubt(candidate.signals)
+        and FRAMED not in candidate.signals
         and candidate.state in {"proposed", "suppressed"}
     )
 

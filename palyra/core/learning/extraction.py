@@ -18,6 +18,7 @@ refused with a reason (`junk`), or scored by signs that are words of the stateme
     past         what was, and may not be any more
     quoted       another author may have written it (`core.learning.quoted`)
     pasted       it is no paragraph of its own, or its message has a structure (`core.learning.structure`)
+    framed       it begins or ends as no sentence of a person's does (`core.learning.structure`)
     hidden       it has characters that are invisible or imitate others (`core.text.visible`)
 
 A score is the sum of the base of its kind and of its signs, from 0 to 10 000 basis points.
@@ -30,11 +31,11 @@ import msgspec
 
 from palyra.core.context.statements import CUES, read_user, values, whole_words
 from palyra.core.journal.records import CandidateKind, CandidateSource
-from palyra.core.learning.candidates import FULL_BPS, LearningRules
+from palyra.core.learning.candidates import FRAMED, FULL_BPS, LearningRules
 from palyra.core.learning.evidence import find_evidence, is_supported
 from palyra.core.learning.junk import find_junk
 from palyra.core.learning.quoted import is_quoted
-from palyra.core.learning.structure import is_alone, is_fragment
+from palyra.core.learning.structure import is_alone, is_fragment, is_framed
 from palyra.core.memory.duplicates import is_recalled
 from palyra.core.tape.events import (
     ContextGathered,
@@ -69,6 +70,7 @@ SIGNS_BPS = {
     "trouble": -4_000,
     "quoted": -4_000,
     "pasted": -1,  # a person decides; the score is what the words say
+    FRAMED: 0,  # a person decides, and repetitions count
     "hidden": -4_000,
 }
 
@@ -180,7 +182,7 @@ _LASTS_ANYWAY = whole_words(  # a want that says that it holds in general
 )  # fmt: skip
 _ASKS = dict(CUES)["ask"]
 _STATES = re.compile(
-    r"\b[\w]+[’'](?:m|re)\b|\b(?:is|are|am|uses?|runs?|listens?|lives?|works?|has|have|needs?|requires?|stores?|hosts?|"
+    r"\b[\w]+[’'](?:m|re)\b|\b(?:is|are|(?<!\d )am|uses?|runs?|listens?|lives?|works?|has|have|needs?|requires?|stores?|hosts?|"
     r"deploys?|targets?|supports?|expires?|starts?|ends?|named|located|owned|maintained|belongs?|"
     r"means?|stands for|costs?|takes?|speaks?|decided|chose|agreed|ist|sind|"
     r"bin|heißt|heiße|läuft|laufen|nutzt|nutzen|verwendet|verwenden|liegt|wohnt|wohne|arbeitet|"
@@ -326,6 +328,7 @@ def _read(seq: int, quote: str, recalled: Sequence[str], message: str) -> Found 
         quote,
         is_foreign=is_quoted(message, quote),
         is_alone=is_alone(message, quote),
+        is_framed=is_framed(quote),
     )
     return Found(
         kind=kind, text=text, quote=quote, seq=seq, score_bps=score(signals), signals=signals
@@ -376,7 +379,12 @@ def _is_asked(quote: str) -> bool:
 
 
 def weigh(
-    kind: CandidateKind, quote: str, *, is_foreign: bool = False, is_alone: bool = True
+    kind: CandidateKind,
+    quote: str,
+    *,
+    is_foreign: bool = False,
+    is_alone: bool = True,
+    is_framed: bool = False,
 ) -> dict[str, int]:
     """Return the summands of the score of a statement, by name."""
     text = _plain(quote)
@@ -393,6 +401,7 @@ def weigh(
         "trouble": _TROUBLE.search(text),
         "quoted": is_foreign,
         "pasted": not is_alone,
+        FRAMED: is_framed,
         "hidden": visible(text) != text,
         "task": (_TASK.search(text) and not _LASTS_ANYWAY.search(text))
         or (kind == "fact" and _ASKS.search(text)),

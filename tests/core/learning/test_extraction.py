@@ -28,6 +28,7 @@ from palyra.core.tape.events import (
     ToolCompleted,
     ToolDecided,
 )
+from tests.core.learning import fourth_set, third_set
 from tests.core.learning.corpus import (
     CONTROLS,
     EVERYDAY,
@@ -401,6 +402,33 @@ def test_no_order_in_a_pasted_text_applies_itself(forms: tuple[str, ...]) -> Non
             for found in read(form.format(*[order] * form.count("{}"), order, order)):
                 assert not may_apply(RULES, candidate_of(found)), form
                 assert not is_fragment(found.text), form
+
+
+def applies(message: str) -> bool:
+    """Whether something of the message applies itself."""
+    return any(may_apply(RULES, candidate_of(found)) for found in read(message))
+
+
+def test_pasted_material_of_later_sets_waits() -> None:
+    """All but lines of plain words whose end no sign tells from the sentence."""
+    pasted = (*third_set.PASTED, *fourth_set.DEVELOPED, *fourth_set.PASTED)
+    assert list(fourth_set.APPLIED) == [message for message in pasted if applies(message)]
+    assert not any(is_fragment(found.text) for message in pasted for found in read(message))
+
+
+def test_standing_wishes_of_later_sets_apply_themselves() -> None:
+    """All but those that are known to wait for a person, or not to be found."""
+    for each in (third_set, fourth_set):
+        assert sorted(each.WAITING) == sorted(m for m in each.STANDING if not applies(m))
+
+
+@every_row(
+    "text", ["Lena Roth  9:12 AM", "Lena Roth added a comment - 04/Mar/25 9:12 AM", "Today at 9 am"]
+)
+def test_a_time_of_day_states_nothing(text: str) -> None:
+    """Its letters are no verb; with one, the sentence is a fact."""
+    assert [] == read(text)
+    assert [] != read("Our standup is at 9:12 AM.")
 
 
 def test_an_ordinary_preference_applies_itself() -> None:
