@@ -56,7 +56,7 @@ from palyra.wiring.edge import (
     build_embeddings,
     build_learning,
 )
-from palyra.wiring.healing import build_watchdog, healing_modes
+from palyra.wiring.healing import build_watchdog, healing_modes, watch_home
 from palyra.wiring.host import Host
 from palyra.wiring.journal import (
     build_backups,
@@ -207,6 +207,7 @@ class Daemon:
             artifacts=self.toolset.artifacts,
             modelset=self.modelset,
             ages=self.ages,
+            files=None if self.host.is_closed else watch_home(config.paths, self.toolset.secrets),
             restart_child=self._restart_child,
         )
         self.backend = build_backend(

@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, MutableMappi
 from dataclasses import dataclass, field
 from functools import partial
 from math import inf
+from pathlib import Path
 from typing import Any, Protocol
 
 import structlog
@@ -57,10 +58,13 @@ from palyra.core.healing.rules import (
 from palyra.core.incident.incident import IncidentReport
 from palyra.core.incident.kinds import (
     CLOCK_AHEAD,
+    FILE_LOST,
     FILES,
     SESSION_SET_ASIDE,
     artifact_damaged,
     clock_ahead,
+    file_key,
+    file_lost,
     files_lost,
     record_damaged,
 )
@@ -104,6 +108,17 @@ class ObservedClock(Protocol):
         """
 
 
+class WatchedFiles(Protocol):
+    """Small files of the home, apart from the journal."""
+
+    @property
+    def copies(self) -> Mapping[Path, Path]:
+        """Copies of lost files."""
+
+    def find_losses(self) -> Mapping[Path, str]:
+        """Return the fate of each lost file.  Blocks."""
+
+
 class CheckedArtifacts(Protocol):
     """A store of artifacts that remembers the damaged ones it has read."""
 
@@ -136,6 +151,7 @@ class Watchdog:
     checks: dict[str, trio.Event] = field(default_factory=dict)  # in progress, by index
     is_checking_files: bool = False
     ages: ObservedClock | None = None
+    files: WatchedFiles | None = None
     artifacts: CheckedArtifacts | None = None  # whose damage is reported
     artifacts_due_s: float = -inf  # of the next sample
     crashes: dict[str, tuple[float, ...]] = field(default_factory=dict)  # by actor
@@ -212,10 +228,23 @@ class Watchdog:
         else:
             if lost is not None and not self.incidents.is_reported(FILES):  # a fact in each mode
                 self.incidents.report(files_lost(lost))
+        await self._check_home()
         await self._check_clock()
         await self._check_artifacts()
         await self._report_records()
         self.is_checking_files = False
+
+    async def _check_home(self) -> None:
+        """Report lost files of the home in each mode, and clear those that are back."""
+        if self.files is None:
+            return
+        losses = await run_sync(self.files.find_losses)
+        for path, fate in losses.items():
+            if not self.incidents.is_reported(file_key(path.name)):
+                copy = self.files.copies.get(path)
+                self.incidents.report(file_lost(path.name, str(path), fate, str(copy or "")))
+        for key in self._list_unresolved({FILE_LOST}) if not losses else ():
+            self.incidents.clear(key, "the file is in place")
 
     async def _check_clock(self) -> None:
         """Report a wall clock that is ahead of the time this home knows, in each mode."""

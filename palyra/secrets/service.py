@@ -59,6 +59,10 @@ class SecretService:
         self._learn(value)
         return value
 
+    def is_vault(self, content: bytes) -> bool:
+        """True if that is a vault that the present key opens.  Blocks."""
+        return self._resolver.vault.can_open(content)
+
     async def find_in_vault(self, name: str) -> str | None:
         """Return the vault's secret of that name, None if it is missing.  Raises Unavailable."""
         try:

@@ -82,6 +82,14 @@ class Vault:
         sealed = self._read_sealed()
         return {} if sealed is None else self._unseal(sealed)
 
+    def can_open(self, content: bytes) -> bool:
+        """True if that is the content of a vault and the present key opens it."""
+        try:
+            self._unseal(_parse(self.path, content))
+        except Unavailable:
+            return False
+        return True
+
     def get(self, name: str) -> str:
         """Return the value of an entry.  Raises NotFound or Unavailable."""
         entry = self.read().get(name)
@@ -130,15 +138,7 @@ class Vault:
 
     def _read_sealed(self) -> _Sealed | None:
         text = private_files.read_secret(self.path)
-        if text is None:
-            return None
-        try:
-            sealed = _DECODE.decode(text)
-        except msgspec.MsgspecError:
-            raise self._damaged() from None
-        if sealed.format != _FORMAT or sealed.cost > _SCRYPT_COST:
-            raise Unavailable(f"{self.path}: format {sealed.format} is not known to this version")
-        return sealed
+        return None if text is None else _parse(self.path, text)
 
     def _unseal(self, sealed: _Sealed) -> dict[str, VaultEntry]:
         try:
@@ -147,7 +147,7 @@ class Vault:
             plain = ChaCha20Poly1305(key).decrypt(nonce, box, _bound(sealed))
             return _DECODE_ENTRIES.decode(plain)
         except (InvalidTag, ValueError):  # msgspec's errors and base64's are ValueErrors
-            raise self._damaged() from None
+            raise _damaged(self.path) from None
 
     def _write(self, entries: dict[str, VaultEntry]) -> None:
         header = self._read_sealed() or self._new_header()
@@ -166,12 +166,6 @@ class Vault:
             private_files.create_file(self.path, msgspec.json.encode(sealed))
         except OSError as error:
             raise Unavailable(f"{self.path}: cannot be written: {error.strerror}") from None
-
-    def _damaged(self) -> Unavailable:
-        return Unavailable(
-            f"{self.path}: damaged, or sealed with another key or passphrase; restore it with its "
-            "key from a backup, or remove it and set the secrets again"
-        )
 
     # --- the key
 
@@ -209,6 +203,23 @@ class Vault:
         if len(key) != _KEY_BYTES:
             raise Unavailable(f"{self._key_path}: the vault's key is missing or damaged")
         return key
+
+
+def _parse(path: Path, text: bytes) -> _Sealed:
+    try:
+        sealed = _DECODE.decode(text)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        raise _damaged(path) from None
+    if sealed.format != _FORMAT or sealed.cost > _SCRYPT_COST:
+        raise Unavailable(f"{path}: format {sealed.format} is not known to this version")
+    return sealed
+
+
+def _damaged(path: Path) -> Unavailable:
+    return Unavailable(
+        f"{path}: damaged, or sealed with another key or passphrase; restore it with its "
+        "key from a backup, or remove it and set the secrets again"
+    )
 
 
 def _bound(header: _Header) -> bytes:

@@ -1,8 +1,11 @@
 """Wiring of self-healing: modes from the configuration, remedies by name, the watchdog."""
 
+import tomllib
 from collections.abc import Callable, Mapping
 from functools import partial
+from typing import TYPE_CHECKING
 
+import msgspec
 import structlog
 
 from palyra.actors import watchdog as actor
@@ -13,18 +16,24 @@ from palyra.actors.session.sessions import Sessions
 from palyra.actors.task_queue import requeue_task
 from palyra.actors.watchdog import Attempt, Watchdog
 from palyra.config.load import Config
+from palyra.config.paths import Paths
 from palyra.core.access import Caller
 from palyra.core.healing.rules import Remedy, kind_of, subject_of
 from palyra.core.incident.kinds import CLOCK_AHEAD, SESSION_SET_ASIDE
 from palyra.core.journal.records import IncidentRecord
 from palyra.core.ports import Artifacts
+from palyra.secrets.service import SecretService
 from palyra.services.healing import DOMAINS, HealingModes, checkpoint_wal, reverify_journal
 from palyra.services.memory import Memories
 from palyra.services.memory_index import SharedMemoryIndex
 from palyra.services.task_queue import TaskQueue
 from palyra.store.files.age_clock import AgeClock
 from palyra.store.files.artifacts import FileArtifacts
+from palyra.store.files.kept_files import SAVED, Check, KeptFiles, is_static
 from palyra.wiring.models import Modelset
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 log = structlog.get_logger("palyra.watchdog")
 RestartChild = Callable[[str, str], bool]
@@ -55,6 +64,7 @@ def build_watchdog(  # noqa: PLR0913 - all by name
     artifacts: Artifacts,
     modelset: Modelset,
     ages: AgeClock,
+    files: KeptFiles | None,
     restart_child: RestartChild,
 ) -> Watchdog:
     """Build the watchdog with its remedies."""
@@ -83,10 +93,41 @@ def build_watchdog(  # noqa: PLR0913 - all by name
         queue=queue,
         indexes=indexes,
         ages=None if ages.path is None else ages,
+        files=files,
         artifacts=artifacts if isinstance(artifacts, FileArtifacts) else None,
         providers=modelset.names,
         find_health=modelset.look,
     )
+
+
+def watch_home(paths: Paths, secrets: SecretService) -> KeptFiles:
+    """Watch the small files that a start needs; the journal watches itself and its keys."""
+    keys = paths.data_dir / "keys"
+    static = ("operator.token", "vault.key")
+    checks: dict[Path, Check] = {
+        **{keys / name: is_static for name in static},
+        paths.data_dir / "daemon.lock": is_static,
+        paths.data_dir / "vault.sealed": secrets.is_vault,
+        paths.data_dir / "skills" / "skills.json": _is_json,
+        paths.config_file: _is_toml,
+    }
+    return KeptFiles(checks, paths.data_dir / SAVED)
+
+
+def _is_json(content: bytes) -> bool:
+    try:
+        msgspec.json.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return False
+    return True
+
+
+def _is_toml(content: bytes) -> bool:
+    try:
+        tomllib.loads(content.decode())
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError):
+        return False
+    return True
 
 
 def _follow_resolution(sessions: Sessions, ages: AgeClock, incident: IncidentRecord) -> None:

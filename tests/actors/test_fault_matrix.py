@@ -368,6 +368,7 @@ REPORTS: tuple[IncidentReport, ...] = (
     kinds.provider_left_alone("acme", 3, "timeout"),
     kinds.reflections_skipped("ann", "run_1", 1_000),
     kinds.clock_was_ahead("2036-01-01T00:00:00Z", 2, 1),
+    kinds.file_lost("vault.sealed", "/h/vault.sealed", "was removed", "/h/saved/vault.sealed"),
     kinds.clock_ahead(1_700_000_000_000, 400 * 86_400_000),
     kinds.schedule_paused("sch_1", "nightly", "its zone is gone"),
     kinds.mcp_server_down("files", 3, "it ended with code 1"),

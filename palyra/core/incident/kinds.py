@@ -112,7 +112,7 @@ def journal_refuses(why: str) -> IncidentReport:
 
 
 def files_lost(lost: FilesLost) -> IncidentReport:
-    """Files of the running journal were removed, replaced or shortened."""
+    """Files of the running journal were removed, replaced, shortened or written."""
     if lost.copy:
         remedy = (
             f"the open journal is saved as {lost.copy}, with its roots beside it: stop the daemon, remove "
@@ -120,6 +120,8 @@ def files_lost(lost: FilesLost) -> IncidentReport:
         )
     elif lost.problem:
         remedy = f"no copy could be made ({lost.problem}): restore the data directory from a backup"
+    elif lost.keys:
+        remedy = f"put the keys back before the next start, from {lost.keys}"
     else:
         remedy = "put the keys back from a backup before the next start"
     return IncidentReport(
@@ -127,7 +129,28 @@ def files_lost(lost: FilesLost) -> IncidentReport:
         key=FILES,
         severity="critical",
         summary=f"files of the running journal are gone, and no run is started: {remedy}",
-        evidence={"found": lost.found, "copy": lost.copy, "problem": lost.problem},
+        evidence={"found": lost.found, "copy": lost.copy or lost.keys, "problem": lost.problem},
+        resolves_itself=True,
+    )
+
+
+FILE_LOST = "file_lost"
+
+
+def file_key(name: str) -> str:
+    """Return the key of `file_lost`."""
+    return f"{FILE_LOST}:{name}"
+
+
+def file_lost(name: str, path: str, fate: str, copy: str) -> IncidentReport:
+    """A file of the home that a restart needs was removed or changed from outside."""
+    remedy = f"its last good content is in {copy}" if copy else "put it back from a backup"
+    return IncidentReport(
+        domain="store",
+        key=file_key(name),
+        severity="error",
+        summary=f"{path} {fate}, which the next start needs: {remedy}",
+        evidence={"path": path, "fate": fate, "copy": copy},
         resolves_itself=True,
     )
 

@@ -282,6 +282,7 @@ class FilesLost(msgspec.Struct, frozen=True, kw_only=True):
 
     found: str  # each file and its fate
     copy: str = ""  # path of the database saved beside; "" if the database needs none
+    keys: str = ""  # paths of the copies of lost keys, if the rest is in place
     problem: str = ""  # why no copy could be made
 
 

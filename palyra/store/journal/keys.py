@@ -110,12 +110,11 @@ class KeyRing:
             raise cannot_write(path, error) from error
         return ring
 
-    def files(self) -> dict[Path, int]:
-        """Return the files that a restart needs, with their sizes.  Raises OSError."""
+    def files(self) -> list[Path]:
+        """Return the files that a restart needs."""
         if self._bond_path is None:
-            return {}
-        paths = (self._bond_path.with_name(name) for name in (KEY_NAME, PUBLIC_NAME, BOND_NAME))
-        return {path: path.stat().st_size for path in paths if path.is_file()}
+            return []
+        return [self._bond_path.with_name(name) for name in (KEY_NAME, PUBLIC_NAME, BOND_NAME)]
 
     def find_mismatch(
         self, journal_id: str, *, is_new: bool, is_blank: bool

@@ -36,6 +36,7 @@ from palyra.core.journal.tape_row import TapeRow
 from palyra.core.ports import NowMs
 from palyra.errors import PalyraError, Unavailable
 from palyra.store.files.disk import REAL_DISK, Disk
+from palyra.store.files.kept_files import SAVED, KeptFiles, is_static
 from palyra.store.journal.keys import KeyRing, Rollback
 from palyra.store.journal.signed_roots import SignedRoot, SignedRootsFile, root_break
 from palyra.store.journal.verification import verify_journal, verify_run
@@ -55,6 +56,7 @@ from palyra.store.sqlite.open_files import (
     copy_file,
     database_bytes,
     describe,
+    require_sound,
 )
 from palyra.store.sqlite.queries import list_newest_ids, list_unresolved
 from palyra.store.sqlite.retention import RetentionQueries
@@ -146,6 +148,7 @@ class SqliteJournal(MemorySearchQueries):
                 readers,
                 found,
                 self._watch(connection, writer, roots),
+                self._keep_keys(),
                 held.pop_all(),
             )
             self._pages.is_walk_due = not found.is_clean
@@ -203,7 +206,7 @@ class SqliteJournal(MemorySearchQueries):
 
     def _find_losses(self, opened: "_Opened") -> FilesLost | None:
         """Check the files; save the database and the roots if one of them is lost."""
-        self._losses |= opened.files.find_losses()
+        self._losses |= opened.files.find_losses() | opened.keys.find_losses()
         if not self._losses:
             return None
         found, saved = (
@@ -211,11 +214,12 @@ class SqliteJournal(MemorySearchQueries):
             self.path.with_name(f"{self.path.stem}.saved.sqlite3"),
         )
         if not self._losses.keys() & {self.path, _log_of(self.path), self.roots_path}:
-            return FilesLost(found=found)  # the keys: the journal itself is in place
+            return FilesLost(found=found, keys=", ".join(map(str, opened.keys.copies.values())))
         mark = (opened.writer.position, opened.writer.changes)
         try:
             if mark != self._saved:
                 copy_database(opened.writer.connection, saved)
+                require_sound(saved)
                 copy_file(
                     opened.roots.file, saved.with_name(f"{self.path.stem}.saved.roots.ndjson")
                 )
@@ -227,14 +231,22 @@ class SqliteJournal(MemorySearchQueries):
     def _watch(
         self, connection: apsw.Connection, writer: Writer, roots: SignedRootsFile
     ) -> OpenFiles:
-        """Note the files as they are after an opening."""
-        least: dict[Path, Callable[[], int]] = {
-            path: partial(int, size) for path, size in self._keys.files().items()
-        }
-        least[self.path] = partial(database_bytes, connection)
-        least[_log_of(self.path)] = lambda: writer.log_bytes
-        least[self.roots_path] = lambda: roots.size_bytes
-        return OpenFiles(least)
+        """Note the files as they are after an opening, and each write from then on."""
+        files = OpenFiles(
+            {
+                self.path: partial(database_bytes, connection),
+                _log_of(self.path): lambda: writer.log_bytes,
+                self.roots_path: lambda: roots.size_bytes,
+            }
+        )
+        writer.on_write = files.note_write
+        return files
+
+    def _keep_keys(self) -> KeptFiles:
+        """Keep the content of the keys as it is after an opening."""
+        kept = KeptFiles(dict.fromkeys(self._keys.files(), is_static), self.path.parent / SAVED)
+        kept.find_losses()
+        return kept
 
     def open_snapshot(self) -> apsw.Connection:
         """Return a connection of its own with a read transaction, for the caller to close.
@@ -344,6 +356,7 @@ class _Opened:
     readers: Readers
     owner: JournalOwner
     files: OpenFiles
+    keys: KeptFiles
     held: ExitStack
 
 

@@ -1,8 +1,10 @@
-"""Files of an open journal that were removed, replaced or shortened from outside.
+"""Files of an open journal that were removed, replaced, shortened or written from outside.
 
 An open file outlives its name: a daemon whose database was removed goes on reading and committing,
 and everything since then is gone when it ends.  So each file is compared with the identity it had
-at the opening (one `stat` a file), and an intact copy is made from the open handles.
+at the opening (one `stat` a file), and an intact copy is made from the open handles.  A file whose
+time of modification has changed while the journal wrote nothing to it was written by another program:
+the pages that SQLite has in memory hide that for a while.
 
 The files are never opened by name here: closing any descriptor of a file ends all POSIX locks that
 the process holds on it.  Source: https://www.sqlite.org/howtocorrupt.html, section 2.2.
@@ -10,6 +12,7 @@ the process holds on it.  Source: https://www.sqlite.org/howtocorrupt.html, sect
 
 import os
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 
 import apsw
@@ -20,16 +23,25 @@ from palyra.store.files.disk import File
 HEADER_BYTES = 100
 WAL_HEADER_BYTES, FRAME_HEADER_BYTES = 32, 24  # https://www.sqlite.org/fileformat2.html
 
-LeastBytes = Callable[[], int]
-
 
 class OpenFiles:
-    """Identities of files at the opening, and the size below which each has lost content."""
+    """Identities of files at the opening, and their times of modification after the last own write."""
 
-    def __init__(self, least: Mapping[Path, LeastBytes]) -> None:
-        """A file that does not exist yet is not watched."""
-        self._least = least
-        self._known = {path: found for path in least if (found := _identity(path)) is not None}
+    def __init__(self, least_bytes: Mapping[Path, Callable[[], int]]) -> None:
+        """A file is lost below its least size; one that does not exist yet is not watched."""
+        self._least_bytes = least_bytes
+        self._known: dict[Path, tuple[int, int]] = {}
+        self._written_ns: dict[Path, int] = {}
+        for path in least_bytes:
+            with suppress(OSError):
+                found = path.lstat()
+                self._known[path] = found.st_dev, found.st_ino
+            self.note_write(path)
+
+    def note_write(self, path: Path) -> None:
+        """Note that the journal has just written to a file; some microseconds."""
+        with suppress(OSError):
+            self._written_ns[path] = path.lstat().st_mtime_ns
 
     def find_losses(self) -> dict[Path, str]:
         """Return what happened to each file that is not as it was; some microseconds a file."""
@@ -42,17 +54,11 @@ class OpenFiles:
                 continue
             if (found.st_dev, found.st_ino) != known:
                 losses[path] = "was replaced by another file"
-            elif found.st_size < self._least[path]():
+            elif found.st_size < self._least_bytes[path]():
                 losses[path] = f"was shortened to {found.st_size} bytes"
+            elif found.st_mtime_ns != self._written_ns.get(path):
+                losses[path] = "was written by another program"
         return losses
-
-
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        found = path.lstat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
 
 
 def database_bytes(connection: apsw.Connection) -> int:
@@ -90,6 +96,17 @@ def copy_database(connection: apsw.Connection, path: Path) -> None:
         private_files.sync_directory(path.parent)
     finally:
         draft.unlink(missing_ok=True)
+
+
+def require_sound(path: Path) -> None:
+    """Check the pages of a copy.  Raises apsw.Error for a damaged one."""
+    copy = apsw.Connection(str(path), flags=apsw.SQLITE_OPEN_READONLY)
+    try:
+        finding = copy.execute("PRAGMA quick_check(1)").get
+    finally:
+        copy.close()
+    if finding != "ok":
+        raise apsw.CorruptError(finding)
 
 
 def copy_file(file: File, path: Path) -> None:

@@ -32,7 +32,8 @@ Cancellation does not exist here: a call runs to its end on the journal's thread
 
 import secrets
 from collections import ChainMap
-from collections.abc import Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
@@ -136,6 +137,9 @@ class Writer:
         self._signed_position = 0
         self._unsigned: list[bytes] = []  # hashes since the last root
         self._wal_pages = 0
+        self.on_write: Callable[[Path], object] = lambda _path: None  # called after each write
+        self._roots_path = self._path.with_name(f"{self._path.stem}.roots.ndjson")
+        self._log_path = self._path.with_name(f"{self._path.name}-wal")
         # A removal before the start may have left words in the text index, and bytes in the files.
         self._merges = self.has_leftovers = not is_new
         self._is_merging = False
@@ -173,7 +177,7 @@ class Writer:
 
     def commit(self, changes: Sequence[Change]) -> list[PalyraError | None]:
         """Commit a batch; see `JournalStore.commit`."""
-        with storage_errors("commit", self._path):
+        with self._writing("commit"):
             if self._wal_pages >= CHECKPOINT_NOW_PAGES:
                 self._checkpoint(apsw.SQLITE_CHECKPOINT_PASSIVE)
             batch = Admission(self.position, self._heads, self._tapes, assumes_new=True)
@@ -191,7 +195,7 @@ class Writer:
 
     def seal(self) -> bool:
         """Sign a root, delete expired records, checkpoint; see `JournalStore.seal`."""
-        with storage_errors("seal", self._path):
+        with self._writing("seal"):
             is_sealed = bool(self._unsigned)
             if is_sealed:
                 self._sign_root()
@@ -210,7 +214,7 @@ class Writer:
 
     def checkpoint(self) -> None:
         """Copy the whole log into the database and truncate it; see `JournalStore.checkpoint`."""
-        with storage_errors("checkpoint", self._path):
+        with self._writing("checkpoint"):
             self._checkpoint(apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
     def close(self, *, is_clean: bool = True) -> None:
@@ -220,10 +224,19 @@ class Writer:
             if not (self._merges or self._is_merging):
                 break
             self._merge_memory_index()
-        with storage_errors("close", self._path):
+        with self._writing("close"):
             with transaction(self._connection):
                 self._write_owner(self.position, is_clean=is_clean)
             self._checkpoint(apsw.SQLITE_CHECKPOINT_TRUNCATE)
+
+    @contextmanager
+    def _writing(self, action: str) -> Generator[None]:
+        """Translate errors of storage; note the write to the log, also of what failed."""
+        try:
+            with storage_errors(action, self._path):
+                yield
+        finally:
+            self.on_write(self._log_path)
 
     # --- steps -----------------------------------------------------------------------------------
 
@@ -283,13 +296,16 @@ class Writer:
 
     def _sign_root(self) -> None:
         """Append a signed root over the unsigned hashes to the roots file."""
-        self._roots.append(
-            kind="root",
-            first=self._signed_position + 1,
-            through=self.position,
-            merkle_root=merkle_root(self._unsigned),
-            at_ms=self._now_ms(),
-        )
+        try:
+            self._roots.append(
+                kind="root",
+                first=self._signed_position + 1,
+                through=self.position,
+                merkle_root=merkle_root(self._unsigned),
+                at_ms=self._now_ms(),
+            )
+        finally:
+            self.on_write(self._roots_path)
         self._signed_position = self.position
         self._unsigned = []
 
@@ -317,7 +333,10 @@ class Writer:
             self._connection.set_busy_timeout(BUSY_TIMEOUT_MS)
 
     def _checkpoint(self, mode: int) -> None:
-        self._connection.wal_checkpoint(None, mode)
+        try:
+            self._connection.wal_checkpoint(None, mode)
+        finally:
+            self.on_write(self._path)
         self._wal_pages = 0
 
     def _note_wal(self, _connection: apsw.Connection, _database: str, pages: int) -> int:

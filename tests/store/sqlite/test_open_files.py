@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from palyra.core.incident.kinds import files_lost
 from palyra.errors import Unavailable
 from palyra.store.journal.keys import KeyRing
 from palyra.store.sqlite.journal import SqliteJournal
@@ -59,7 +60,14 @@ def test_a_journal_in_place_is_never_reported(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("*.saved.*"))
 
 
-@pytest.mark.parametrize("harm", [Path.unlink, replace, shorten])
+def rewrite(path: Path) -> None:
+    """Write other content of the same size into the file."""
+    with path.open("r+b") as file:
+        file.seek(path.stat().st_size // 2)
+        file.write(b"x" * 32)
+
+
+@pytest.mark.parametrize("harm", [Path.unlink, replace, shorten, rewrite])
 @pytest.mark.parametrize(
     "name", ["journal.sqlite3", "journal.sqlite3-wal", "journal.roots.ndjson", "keys/signing.key"]
 )
@@ -70,6 +78,9 @@ def test_each_harm_to_each_file_is_found(
     store = open_journal(tmp_path)
     harm(tmp_path / name)
     lost = store.check_files()
+    if name.startswith("keys") and harm is replace:  # by the same content
+        assert lost is None
+        return
     assert lost is not None
     assert str(tmp_path / name) in lost.found
     assert lost.copy or lost.problem or name.startswith("keys")
@@ -108,6 +119,25 @@ def test_removed_keys_need_no_copy(tmp_path: Path) -> None:
     assert lost is not None
     assert "keys/signing.key was removed" in lost.found
     assert not lost.copy
+    for copy in lost.keys.split(", "):
+        shutil.copy(copy, KeyRing.open(tmp_path / "others")._bond_path.parent)  # type: ignore[union-attr]
+    assert KeyRing.open(tmp_path / "others").public_key == store._keys.public_key
+
+
+def test_a_saved_copy_has_sound_pages(tmp_path: Path) -> None:
+    """Pages that another program overwrote are in no copy: then a backup is the remedy."""
+    store = open_journal(tmp_path)
+    store.close()
+    store.open()
+    path = tmp_path / "journal.sqlite3"
+    with path.open("r+b") as file:
+        file.seek(8_192)
+        file.write(b"x" * (path.stat().st_size - 8_192))
+    lost = store.check_files()
+    assert lost is not None
+    assert f"{path} was written by another program" in lost.found
+    assert lost.problem
+    assert "restore the data directory from a backup" in files_lost(lost).summary
 
 
 def test_a_file_that_cannot_be_looked_at_is_unavailable(
