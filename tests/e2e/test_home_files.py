@@ -133,8 +133,13 @@ async def test_a_person_may_change_what_is_theirs(daemon: DaemonProcess) -> None
     async with daemon.connect() as client:
         await client.set_secret("OTHER", "another-secret-of-some-length")
         (daemon.home / "palyra.toml").write_text("[server]\n\n[runs]\n")
-        await trio.sleep(0.5)
+        lock = daemon.home / "daemon.lock"
+        content = lock.read_bytes()
+        lock.write_bytes(b"x")
+        await wait_open(client, "file_lost:daemon.lock", is_open=True)  # a look at all files
         page = await client.list_incidents()
-        assert [] == [each.key for each in page.incidents if each.state == "open"]
+        assert ["file_lost:daemon.lock"] == [e.key for e in page.incidents if e.state == "open"]
+        lock.write_bytes(content)
+        await wait_open(client, "file_lost:daemon.lock", is_open=False)
     shown = await palyra("incidents", "list", "--open", home=daemon.home)
     assert "no incidents" in shown.out
