@@ -22,6 +22,7 @@ from palyra.core.journal.records import (
 )
 from palyra.core.model.messages import Delta, ModelFailure, ModelRequest, ModelTurn
 from palyra.core.tape import events as ev
+from palyra.core.usage.budgets import BudgetAccount, Key
 from palyra.core.usage.prices import Price, Prices
 from palyra.core.usage.views import BudgetWarned
 from palyra.services.budgets import Budgets
@@ -419,6 +420,21 @@ async def test_accounts_that_hold_nothing_are_forgotten_when_there_are_many(
         await kit.end(await kit.start())
         await settle()
         assert left == len(kit.services.budgets.accounts)
+
+
+def test_each_sweep_checks_the_next_accounts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A step after the other, each account once a round, and no more than a step at a time."""
+    monkeypatch.setattr("palyra.services.budgets.SWEEP_AT", 1)
+    monkeypatch.setattr("palyra.services.budgets.SWEEP_STEP", 2)
+    none: Any = None
+    budgets = Budgets(none, lambda: 1, prices=Prices(), configured=(budget(),))
+    keys = [Key("b", str(number)) for number in range(5)]
+    budgets._accounts |= {key: BudgetAccount(budget(), key.subject) for key in keys}
+    left = []
+    for _ in range(3):
+        budgets._sweep()
+        left.append(list(budgets._accounts))
+    assert [keys[:3], keys[:1], []] == left
 
 
 # --- who is told ---------------------------------------------------------------------------------

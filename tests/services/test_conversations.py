@@ -375,3 +375,10 @@ async def test_a_damaged_mark_is_indexed_again_from_the_start(kit: Kit, damage: 
     latest = kit.say("Which heron?", "That heron.")
     assert latest in {each.run_id for each in await kit.said("heron")}
     assert await kit.said("walrus")
+
+
+async def test_no_more_than_asked_for_is_found(kit: Kit) -> None:
+    """The limit is that of the texts returned, also when all match."""
+    for number in range(3):
+        kit.say(f"penguin {number}", "noted")
+    assert [1, 2, 3] == [len(await kit.said("penguin", limit=limit)) for limit in (1, 2, 3)]

@@ -27,11 +27,12 @@ from palyra.errors import (
     TooLarge,
     Unavailable,
 )
+from palyra.services import documents
 from palyra.tools.files import changes as changes_module
 from palyra.tools.files.write import write_tools
 from tests.forked import call_forked
 from tests.services.document_kit import CLIENT, OPERATOR, SECRET, Kit, apply_and_die
-from tests.store.kit import memory, memory_journal, sqlite_journal
+from tests.store.kit import document, memory, memory_journal, sqlite_journal
 
 pytestmark = pytest.mark.real
 
@@ -531,3 +532,22 @@ async def test_more_pinned_memories_than_a_page_are_all_written(kit: Kit) -> Non
     await kit.journal.commit(Change(records=tuple(items)))
     done = await kit.documents.fill(OPERATOR, "MEMORY.md")
     assert [f"mem_{number:03}" for number in range(230)] == [each.entry_id for each in done.changes]
+
+
+def test_the_file_has_the_last_written_version_or_one_after_it() -> None:
+    """Versions before the last one that was written are no state the file may have."""
+    pending, written, older = document(3, is_pending=True), document(2), document(1)
+    for versions, expected in (
+        ([pending, written, older], (pending, written)),
+        ([written, older], (written,)),
+        ([pending], (pending,)),
+        ([], ()),
+    ):
+        assert expected == documents._base(versions).versions
+
+
+def test_the_newest_removed_entries_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each once, in the order of their removal, up to a limit."""
+    monkeypatch.setattr(documents, "MAX_REMEMBERED", 3)
+    assert ("a", "b", "c") == documents._remember(["a", "b"], {"c"})
+    assert ("b", "c", "d") == documents._remember(["a", "b", "c"], {"d", "b"})

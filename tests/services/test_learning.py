@@ -9,6 +9,7 @@ import pytest
 from palyra.core.journal.changes import CandidateFilter, MemoryPlace
 from palyra.core.memory.items import RecallUse
 from palyra.errors import Conflict, Forbidden, IllegalState, InvalidParams, NotFound
+from palyra.services import learning
 from tests.services.learning_kit import LearningKit, Liar
 from tests.services.memory_kit import ANN, BOB, OP, SECRET
 
@@ -229,6 +230,36 @@ async def test_a_lying_model_adds_nothing(kit: LearningKit) -> None:
     kit.model = Liar("no JSON at all")
     done = await kit.learning().reflect(kit.say(PORT))
     assert ({"model_answer": 1}, 1) == (done.refused, len(done.candidate_ids))
+
+
+async def test_a_model_is_read_up_to_a_limit(
+    kit: LearningKit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An answer of the most characters counts, a longer one not at all; so do the first suggestions."""
+    for number, (room, most, count) in enumerate([(-1, 9, 0), (0, 9, 3), (0, 2, 2)]):
+        texts = [f"The staging database {number}.{each} listens on 6432." for each in range(3)]
+        said = [{"kind": "fact", "text": text, "quote": text} for text in texts]
+        kit.model = Liar(msgspec.json.encode({"candidates": said}).decode())
+        monkeypatch.setattr(learning, "MAX_ANSWER_CHARS", len(kit.model.answer) + room)
+        monkeypatch.setattr(learning, "_MOST_SUGGESTED", most)
+        done = await kit.learning().reflect(kit.say(*texts))
+        assert (room < 0) == ("model_answer" in done.refused)
+        found = [each for each in await kit.candidates() if each.candidate_id in done.candidate_ids]
+        assert texts[:count] == sorted(each.text for each in found if each.source == "model")
+
+
+async def test_a_document_has_the_newest_of_many(
+    kit: LearningKit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The block has a limit; what is too old for it stays in the memory."""
+    monkeypatch.setattr(learning, "MAX_SHOWN", 2)
+    said = ["Remember that my editor is Helix.", TABS, "Remember that I always deploy on Monday."]
+    for text in said:
+        kit.clock.now_ms += 1
+        assert (await kit.learning("auto").reflect(kit.say(text))).applied
+    assert 3 == len(kit.items())
+    newest = sorted(kit.items(), key=lambda each: each.created_ms)[1:]
+    assert {item.text for item in newest} == set(kit.papers.entries.values())
 
 
 async def test_a_crash_between_reading_and_applying_leaves_a_proposal(kit: LearningKit) -> None:

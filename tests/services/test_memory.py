@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import trio
 
@@ -21,6 +22,8 @@ from palyra.errors import (
     TooLarge,
     Unavailable,
 )
+from palyra.services import memory
+from palyra.services.memory_search import QUESTION_CHARS
 from tests.services.memory_kit import ANN, BOB, OP, SECRET, MemoryKit, caller, place
 
 pytestmark = pytest.mark.real
@@ -52,6 +55,12 @@ async def test_an_exact_repetition_updates(kit: MemoryKit) -> None:
     await kit.add("The office is closed on Friday", tags=("c",), confidence_bps=9_500)
     item = await get(kit, first)
     assert (("a", "c"), 9_500, 3) == (item.tags, item.confidence_bps, item.revision)
+
+
+def test_duplicates_are_searched_for_by_the_longest_words() -> None:
+    """The six longest, which are usually the rarest; of equal length in the order of letters."""
+    text = "Bb aaaa cccccc dd eeeee ffff gggggg aaa bb"
+    assert ["cccccc", "gggggg", "eeeee", "aaaa", "ffff", "aaa"] == memory._search_words(text)
 
 
 async def test_a_near_repetition_of_the_same_kind_updates(kit: MemoryKit) -> None:
@@ -652,6 +661,9 @@ async def test_uses_are_recorded(kit: MemoryKit) -> None:
                       question=f"cmake {SECRET}")  # fmt: skip
     kit.search.note_use(asked, pack.hits)
     kit.search.note_use(asked, ())
+    long = msgspec.structs.replace(asked, run_id="run_2", question="q" * (QUESTION_CHARS + 1))
+    kit.search.note_use(long, pack.hits)
+    assert "q" * QUESTION_CHARS == kit.store.list_memory_uses(run_id="run_2")[0].question
     (found,) = kit.store.list_memory_uses(run_id="run_1")
     assert (own,) == tuple(item.memory_id for item in found.items)
     assert SECRET not in found.question

@@ -14,8 +14,10 @@ from palyra.actors.run.gather import LATE, SOURCE_S, resolve_all
 from palyra.core.access import Caller
 from palyra.core.agent import DEFAULT_AGENT
 from palyra.core.context.assembly import Prefix, stable_prefix
+from palyra.core.context.history import PastRun
 from palyra.core.context.references import FOLDER_FILES, MAX_CHARS, MAX_REFERENCES, TOTAL_CHARS
 from palyra.core.journal.tape_row import MAX_PAYLOAD_BYTES
+from palyra.core.model.messages import UserMessage
 from palyra.core.model.sources import ContextSource, RecallScope
 from palyra.core.ports import DiffSection
 from palyra.core.redaction.redactor import Redactor
@@ -23,6 +25,7 @@ from palyra.core.run.state import Run
 from palyra.core.tape.events import ContextGathered, encode_event
 from palyra.core.tool.spec import ToolCall, ToolOutput
 from palyra.errors import Unavailable
+from palyra.services import references
 from palyra.services.gate import Gate
 from palyra.services.references import INHERITED_FINDING, Asker, ContextSources
 from palyra.tools.files.read import file_tools
@@ -497,6 +500,20 @@ async def test_memories_are_recalled_on_request(tmp_path: Path) -> None:
     )  # fmt: skip
     memory.is_broken = True
     assert "the index is being rebuilt" == (await world.one("@memory:x")).error
+
+
+def test_the_end_of_a_long_conversation_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As many characters as fit, the newest, and a note only where something is left out."""
+    said = PastRun(
+        run_id="r", messages=(UserMessage("old"), UserMessage("new")), tokens=1, is_tainted=False,
+        epoch=0,
+    )  # fmt: skip
+    blank, whole = ContextSource(name="@session:s", kind="session"), "user: old\n\nuser: new"
+    for limit in (len(whole), len(whole) - 1, 3):
+        monkeypatch.setitem(MAX_CHARS, "session", limit)
+        found = references._talk(blank, [said])
+        note = f"the last {limit} of {len(whole)} characters" if limit < len(whole) else ""
+        assert (whole[len(whole) - limit :], note) == (found.text, found.note)
 
 
 async def test_runs_and_sessions_of_the_principal_only(

@@ -1,9 +1,10 @@
 """Reading of recorded decisions for suggested rules: complete or not at all, one at a time."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+import msgspec
 import pytest
 import trio
 
@@ -12,11 +13,13 @@ from palyra.core.journal.changes import RunFilter, TapePage
 from palyra.core.journal.records import RunRecord
 from palyra.core.journal.tape_row import TapeRow
 from palyra.core.policy.recorded import PolicyEvidence, RecordedCall
+from palyra.core.policy.request import PolicyRequest
+from palyra.core.policy.suggestion import exact_candidate
 from palyra.core.policy.views import SuggestionList
 from palyra.core.tape import events as ev
 from palyra.errors import Overloaded, TooLarge
 from palyra.services import suggestions
-from palyra.services.suggestions import RuleSuggestions
+from palyra.services.suggestions import RuleSuggestions, find_wrong
 from palyra.tools.policy.cedar import CedarPolicy
 from palyra.tools.policy.suggested_files import SuggestedPolicyFiles
 from tests.tools.policy.suggestion_kit import shell
@@ -146,3 +149,32 @@ async def test_one_request_at_a_time_reads_the_tapes(tmp_path: Path) -> None:
             await service.suggest(OPERATOR)
         stored.gate.set()
     assert found(await service.suggest(OPERATOR)) == []
+
+
+class FakeTrial:
+    """Rules of which one permits something, and a note of those that were tried together."""
+
+    def __init__(self, wrong: str) -> None:
+        self.wrong = wrong
+        self.tried: list[list[str]] = []
+
+    def find_permits(
+        self, rules: Sequence[str], requests: Iterable[PolicyRequest]
+    ) -> Iterator[frozenset[str]]:
+        self.tried.append([*rules])
+        return (frozenset({self.wrong} & {*rules}) for _ in requests)
+
+
+def test_every_candidate_is_tried_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In batches, whatever their number; a wrong one in any of them is found."""
+    monkeypatch.setattr(suggestions, "_BATCH", 2)
+    plain = exact_candidate(shell("a", run="run_1"))
+    evidence = [shell("rm", run="run_2", decided="denied")]
+    for count in range(1, 6):
+        names = [f"rule_{number}" for number in range(count)]
+        candidates = [msgspec.structs.replace(plain, cedar=name) for name in names]
+        for name in names:
+            policy = FakeTrial(name)
+            assert {name} == find_wrong(cast("Any", policy), evidence, candidates)
+            assert names == [each for batch in policy.tried for each in batch]
+            assert max(map(len, policy.tried)) <= 2

@@ -9,7 +9,7 @@ import trio
 from trio.testing import MockClock
 
 from palyra.core.access import Caller
-from palyra.core.journal.changes import UsageFilter
+from palyra.core.journal.changes import Change, UsageFilter
 from palyra.core.journal.idempotency import IdempotencyKey
 from palyra.core.journal.records import BudgetRecord
 from palyra.core.ports import JournalStore
@@ -17,6 +17,7 @@ from palyra.core.usage.budgets import BudgetAccount
 from palyra.core.usage.views import UsageWanted
 from palyra.errors import Forbidden, IllegalState, InvalidParams, NotFound
 from palyra.services.usage import UsageService
+from palyra.services.usage_sums import read_sums
 from tests.actors.run.office_kit import (
     OPERATOR,
     OTHER,
@@ -28,6 +29,7 @@ from tests.actors.run.office_kit import (
 )
 from tests.actors.run.test_runs import settle, store
 from tests.services.test_budgets import MINUTE_S, answering, budget, having, lines, reserved
+from tests.store.kit import usage
 from tests.store.memory.journal import MemoryJournal
 
 __all__ = ["store"]  # a fixture
@@ -250,3 +252,12 @@ async def test_a_receipt_comes_with_the_change(
         made = await desk(kit).set(OPERATOR, budget(), key)
         found: Any = store.find_receipt("ann", "k", now_ms=now_ms())
         assert made == msgspec.json.decode(found.result, type=BudgetRecord)
+
+
+def test_a_budget_of_runs_has_no_sum(store: MemoryJournal) -> None:
+    """The usage of a run is on its tape, whatever the ledger holds."""
+    store.commit([Change(records=(usage("run_a", 1),))])
+    of_days, of_runs = budget(scope="run"), budget(scope="run", window="run")
+    at_ms = usage("run_a", 1).at_ms
+    assert ["run_a"] == [each.key for each in read_sums(store, of_days, at_ms)]
+    assert [] == read_sums(store, of_runs, at_ms)
