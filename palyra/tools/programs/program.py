@@ -151,6 +151,7 @@ def _command(
         least=around.level,
         merges_errors=True,
         tells_survivors=True,
+        has_loopback=True,
     )
 
 

@@ -67,6 +67,7 @@ def shell_spec(
 ) -> ToolSpec:
     """Return the tool's specification; a program runs for at most `ceiling_s`."""
     network = "network to a few hosts" if "network" in capabilities else "no network"
+    network += " and a loopback of its own" * (SHARED_HOST not in capabilities)
     git = f" git finds no repository: {git_obstacle}." * bool(git_obstacle)
     top = " At the top of the workspace nothing new can be made." * (SHARED_HOST in capabilities)
     return ToolSpec(

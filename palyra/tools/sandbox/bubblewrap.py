@@ -14,7 +14,7 @@ from pathlib import Path
 
 from palyra.tools.sandbox.command import Command
 from palyra.tools.sandbox.git_folders import GitFolder
-from palyra.tools.sandbox.inside import HOME
+from palyra.tools.sandbox.inside import HOME, PRIVATE_FOLDERS, TEMPORARY, lies_below
 from palyra.tools.sandbox.protected_paths import PathMask
 
 LAUNCHER = "/run/launch"  # see `launcher`
@@ -34,7 +34,7 @@ _ETC_COPIED = ("/etc/ld.so.cache", "/etc/localtime")  # a copy is cheaper than a
 REPLACED_FILES: Mapping[str, bytes] = {
     "/etc/passwd": f"palyra:x:{JAILED_ID}:{JAILED_ID}::{HOME}:/bin/sh\n".encode(),
     "/etc/group": f"palyra:x:{JAILED_ID}:\n".encode(),
-    "/etc/hosts": b"127.0.0.1 localhost jail\n",
+    "/etc/hosts": b"127.0.0.1 localhost jail\n::1 localhost ip6-localhost ip6-loopback\n",
     "/etc/nsswitch.conf": b"passwd: files\ngroup: files\nhosts: files\n",
 }
 
@@ -73,7 +73,7 @@ def render_options(
     for path, fd in fds.copies:
         words += ["--perms", "0555", "--file", str(fd), path]
     size = str(command.limits.temporary_bytes)
-    for place in ("/dev/shm", "/tmp", HOME):  # noqa: S108 - inside
+    for place in PRIVATE_FOLDERS:
         words += ["--perms", "1777" if place != HOME else "0700", "--size", size, "--tmpfs", place]
     for bind, source in zip(command.binds, sources.binds, strict=True):
         words += ["--ro-bind", source, bind.place]
@@ -95,6 +95,8 @@ def render_options(
 def environment_of(command: Command) -> dict[str, str]:
     """Return all environment variables of the program."""
     known = {"PATH": PATH, "HOME": HOME, "LANG": "C.UTF-8", "TERM": "dumb"}
+    if command.has_loopback and lies_below(TEMPORARY)(str(command.workspace)):
+        known["TMPDIR"] = HOME  # local sockets can be made there; see `inside.rights_of`
     proxy = command.network.environment if command.network else {}
     return {**known, **proxy, **command.environment}
 

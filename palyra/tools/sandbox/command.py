@@ -82,6 +82,8 @@ class Command:
     files: Mapping[str, bytes] = field(default_factory=dict)  # sealed copies at these paths
     limits: CommandLimits = CommandLimits()
     network: CommandEgress | None = None
+    # Its own loopback and local sockets; level A only, where its network namespace bounds them.
+    has_loopback: bool = False
     takes_input: bool = False  # a pipe for stdin; else it is empty
     least: Level = "A"  # the lowest level at which it may run
     merges_errors: bool = False  # stderr is written to stdout, in order

@@ -40,6 +40,7 @@ _SEIZE = 0x4206  # PTRACE_SEIZE: attaches without stopping the process
 _ONE_MAP = struct.pack("=IIII112x", 2, 4, 4, 1)  # BPF_MAP_TYPE_ARRAY of one word
 _REMOUNT = 0x1020  # MS_REMOUNT | MS_BIND
 _SESSION_KEYRING = -3
+_LOOPBACK6 = bytes(15) + b"\1"
 _CREATE = os.O_WRONLY | os.O_CREAT
 
 
@@ -50,6 +51,7 @@ class ProbeTargets:
     folder: Path  # the workspace of the probes
     canary: Path
     port: int  # on the loopback
+    port6: int  # on the loopback of IPv6; 0: this machine has none
     abstract_name: bytes
 
 
@@ -57,6 +59,9 @@ def probes(targets: ProbeTargets, level: Level = "A") -> Mapping[str, tuple[Syst
     """Return the attempts by name; a target is reached if all calls of its attempt succeed."""
     in_workspace = str(targets.folder / "listener").encode()
     pid = os.getpid()
+    inet6 = struct.pack("=H", socket.AF_INET6) + struct.pack(
+        "!HI16sI", targets.port6, 0, _LOOPBACK6, 0
+    )
     inet = struct.pack("=H", socket.AF_INET) + struct.pack("!H4s8x", targets.port, b"\x7f\0\0\1")
     attempts: dict[str, tuple[SystemCall, ...]] = {
         "a file outside": (_open(str(targets.canary), os.O_RDONLY),),
@@ -74,6 +79,8 @@ def probes(targets: ProbeTargets, level: Level = "A") -> Mapping[str, tuple[Syst
         "bpf": (SystemCall("bpf", (0, _ONE_MAP, len(_ONE_MAP))),),
         "io_uring": (SystemCall("io_uring_setup", (1, b"\0" * 120)),),
     }
+    if targets.port6:
+        attempts["a listener on the loopback of IPv6"] = _connect(socket.AF_INET6, inet6)
     if pid > _HIGH_PID:
         attempts["the daemon's process"] = (SystemCall("kill", (pid, 0)),)
         attempts["the daemon's memory"] = (SystemCall("ptrace", (_SEIZE, pid, 0, 0)),)
@@ -116,6 +123,7 @@ async def find_leak(sandbox: Sandbox, run_blocking: RunBlocking, level: Level = 
                 workspace=targets.folder,
                 is_writable=True,
                 files={_PROGRAM: program},
+                has_loopback=True,  # as programs of calls have it, the most that any has
             )
         else:
             command = await run_blocking(
@@ -148,8 +156,9 @@ def lay_out_targets() -> Generator[ProbeTargets]:
             socket.create_server(("127.0.0.1", 0)) as loopback,
             _listening(str(folder / "listener").encode()),
             _listening(b"\0" + name),
+            _listening_on_ipv6() as port6,
         ):
-            yield ProbeTargets(folder, canary, loopback.getsockname()[1], name)
+            yield ProbeTargets(folder, canary, loopback.getsockname()[1], port6, name)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
         shutil.rmtree(outside, ignore_errors=True)
@@ -161,6 +170,17 @@ def _listening(address: bytes) -> Generator[None]:
         listener.bind(address)
         listener.listen()
         yield
+
+
+@contextmanager
+def _listening_on_ipv6() -> Generator[int]:
+    try:
+        listener = socket.create_server(("::1", 0), family=socket.AF_INET6)
+    except OSError:  # this machine has no IPv6
+        yield 0
+        return
+    with listener:
+        yield listener.getsockname()[1]
 
 
 def _open(path: str, flags: int) -> SystemCall:

@@ -19,6 +19,7 @@ The cache holds names only, never the contents of files.  All functions block, i
 import ctypes
 import errno
 import os
+import stat
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -40,12 +41,13 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 
 
 class FolderEntry(NamedTuple):
-    """An entry that a walk must visit: a folder, or a name that may be protected."""
+    """An entry that a walk must visit: a folder, a socket, or a name that may be protected."""
 
     name: str
     is_folder: bool
     is_link: bool
     may_be_marked: bool
+    is_socket: bool = False
 
 
 class Listing(NamedTuple):
@@ -151,11 +153,22 @@ def _list(folder: int, name: str) -> Listing:
             total += 1
             is_folder = entry.is_dir(follow_symlinks=False)
             may_be_protected = may_be_marked(name, entry.name)
-            if is_folder or may_be_protected:
+            is_socket = not is_folder and _is_socket(entry)
+            if is_folder or may_be_protected or is_socket:
+                is_link = entry.is_symlink()
                 entries.append(
-                    FolderEntry(entry.name, is_folder, entry.is_symlink(), may_be_protected)
+                    FolderEntry(entry.name, is_folder, is_link, may_be_protected, is_socket)
                 )
     return Listing(total, tuple(entries))
+
+
+def _is_socket(entry: os.DirEntry[str]) -> bool:
+    if entry.is_file(follow_symlinks=False) or entry.is_symlink():
+        return False  # known from the listing
+    try:
+        return stat.S_ISSOCK(entry.stat(follow_symlinks=False).st_mode)
+    except OSError:
+        return False
 
 
 def _find_device(root: str) -> int | None:

@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from palyra.core.text.visible import visible
 from palyra.tools.files.workspace import walk
 from palyra.tools.sandbox.command import Level
-from palyra.tools.sandbox.protected_paths import MASKED_IN_GIT, PathMask
+from palyra.tools.sandbox.protected_paths import MASKED_IN_GIT, PathMask, find_sockets
 
 _LINK = "gitdir: "
 _MAX_BYTES = 65_536  # of a file that is read here
@@ -135,8 +135,10 @@ def _worktree(
         top,
         *(PathMask(path, "pinned") for path in writable),
         PathMask(_OBJECTS_INFO, "read-only"),
+        *find_sockets(common, ""),
         PathMask(own, "pinned"),
         *_masks(common, (f"{own}/{path}" for path in _IN_WORKTREE), placeholders),
+        *find_sockets(common, own),
     ]
     return GitFolder(common, common, (*writable, own), tuple(masks))
 
@@ -162,6 +164,7 @@ def _submodule(place: str, placeholders: Container[str], *, is_writable: bool) -
         PathMask("objects", "pinned"),
         PathMask(_OBJECTS_INFO, "read-only"),
         *_masks(place, iter(_IN_SUBMODULE), placeholders),
+        *find_sockets(place, ""),
     ]
     return GitFolder(place, place, ("",), tuple(masks), absent=(f"{place}/{_ABSENT}",))
 

@@ -10,15 +10,25 @@ import platform
 import resource
 import socket
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from palyra.tools.sandbox.command import Command, CommandLimits
 from palyra.tools.sandbox.git_folders import GitFolder
-from palyra.tools.sandbox.landlock import DEVICE, READ, READ_DIR, READ_FILE, WRITE, restrict
+from palyra.tools.sandbox.landlock import (
+    DEVICE,
+    MAKE_SOCKET,
+    READ,
+    READ_DIR,
+    READ_FILE,
+    WRITE,
+    restrict,
+)
 from palyra.tools.sandbox.launcher import LauncherWords, SystemCall, build_launcher
 
 HOME = "/home/palyra"
 GIT_IGNORE = f"{HOME}/.config/git/ignore"  # where git looks for it by default
+TEMPORARY = "/tmp"  # noqa: S108 - inside
+PRIVATE_FOLDERS = ("/dev/shm", TEMPORARY, HOME)  # noqa: S108 - inside
 NO_NEW_PRIVILEGES = 38  # PR_SET_NO_NEW_PRIVS
 EVERY_DESCRIPTOR = 0xFFFFFFFF
 _HANDED_OVER_BY, _LISTENER = 3, 4  # descriptors; see `_hand_over_listener`
@@ -59,7 +69,8 @@ def _calls(
     yield from limit_calls(command.limits)
     yield SystemCall("prctl", (NO_NEW_PRIVILEGES, 1, 0, 0, 0))
     if abi:
-        yield from restrict(abi, rights_of(command, git), has_network=command.network is not None)
+        has_ports = command.has_loopback or command.network is not None
+        yield from restrict(abi, rights_of(command, git), has_network=has_ports)
 
 
 def _hand_over_listener(port: int, egress_fd: int) -> Iterator[SystemCall]:
@@ -80,7 +91,11 @@ def rights_of(command: Command, git: GitFolder | None = None) -> dict[str, int]:
     """Return the Landlock rights of the command, by path."""
     rights = {"/": READ_DIR, "/proc": READ, "/dev": DEVICE}
     rights |= dict.fromkeys(_SYSTEM, READ)
-    rights |= dict.fromkeys(("/dev/shm", "/tmp", HOME), WRITE)  # noqa: S108 - inside
+    # A right holds in everything below, also in a folder of the host that is mounted there.
+    shown = [str(command.workspace), "" if git is None else git.place]
+    for place in PRIVATE_FOLDERS:
+        has_sockets = command.has_loopback and not any(map(lies_below(place), shown))
+        rights[place] = WRITE | MAKE_SOCKET if has_sockets else WRITE
     rights |= {
         bind.place: READ if bind.source.is_dir() else READ & ~READ_DIR for bind in command.binds
     }
@@ -90,6 +105,11 @@ def rights_of(command: Command, git: GitFolder | None = None) -> dict[str, int]:
         rights[git.place] = READ
         rights |= {f"{git.place}/{path}".rstrip("/"): WRITE for path in git.writable}
     return rights | dict.fromkeys(command.files, READ_FILE | 1)
+
+
+def lies_below(place: str) -> Callable[[str], bool]:
+    """Return a test for paths below that one."""
+    return lambda path: path.startswith(f"{place}/")
 
 
 def limit_calls(limits: CommandLimits) -> Iterator[SystemCall]:

@@ -31,6 +31,7 @@ WRITE = (
     | 1 << 7 | 1 << 8 | 1 << 10 | 1 << 12  # make folders, files, FIFOs, links
     | 1 << 13  # move and link between folders
 )  # fmt: skip
+MAKE_SOCKET = 1 << 9
 # By version of the interface: all its rights on files, on TCP, and its scopes.
 _HANDLED = {
     1: (0x1FFF, 0, 0), 2: (0x3FFF, 0, 0), 3: (0x7FFF, 0, 0), 4: (0x7FFF, 3, 0),

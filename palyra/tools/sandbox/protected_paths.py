@@ -100,6 +100,7 @@ def find_masks(
     if PathMask(".git", "pinned") in masks:
         masks += (_mask_always(root, path, placeholders) for path in MASKED_IN_GIT)
         masks += (PathMask(path, "read-only") for path in RESTORED_IN_GIT if _is_there(root, path))
+        masks += find_sockets(root, ".git")
     known = {mask.path for mask in masks}
     folders = folders or FolderCache()
     tree = folders.walk(root)
@@ -202,6 +203,8 @@ def _present(tree: FolderWalk) -> Iterator[PathMask]:
         for entry in listing.entries:
             path = f"{folder}/{entry.name}".lstrip("/")
             mask = _mask_of(path, is_folder=entry.is_folder) if entry.may_be_marked else None
+            if entry.is_socket:
+                mask = PathMask(path, "no-file")  # a process of the host may listen there
             if mask is not None and mask.kind == "read-only" and not _takes_effect(root, path):
                 mask = None
             if mask is not None and not entry.is_link:
@@ -225,6 +228,13 @@ def _takes_effect(root: str, path: str) -> bool:
     """False for CI configuration below a folder that is no repository: a copied project."""
     top = find_repository(path)
     return not top or os.path.lexists(f"{root}/{top}/.git")
+
+
+def find_sockets(root: str, folder: str) -> Iterator[PathMask]:
+    """Yield masks of the sockets in one folder, such as those of git's file system monitor."""
+    for path, _ in list_entries(root, folder):
+        if stat.S_ISSOCK(_mode(root, path) or 0):
+            yield PathMask(path, "no-file")
 
 
 def list_entries(root: str, folder: str) -> list[tuple[str, bool]]:

@@ -1,7 +1,7 @@
 """The system call filter of a jail, and the small assembler that writes it.
 
-The filter refuses calls that lead out of a jail or into rarely used parts of the kernel: sockets,
-namespaces and mounts, other processes' memory, keyrings, io_uring, bpf, modules, clocks.  A call
+The filter refuses calls that lead out of a jail or into rarely used parts of the kernel: sockets
+(see `Sockets`), namespaces and mounts, other processes' memory, keyrings, io_uring, bpf, modules, clocks.  A call
 younger than `LAST_KNOWN` fails with ENOSYS, as on an older kernel.  Source: seccomp(2); the numbers
 are those of asm/unistd_64.h and asm-generic/unistd.h.
 
@@ -15,6 +15,7 @@ import platform
 import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from palyra.tools.sandbox.command import SandboxFailure
 
@@ -156,8 +157,14 @@ _MAKES_FILE = 0o100 | 0o20000000  # O_CREAT, O_TMPFILE
 _SET_ID = 0o6000
 # CLONE_NEWTIME NEWNS NEWCGROUP NEWUTS NEWIPC NEWUSER NEWPID NEWNET
 _NEW_NAMESPACES = 0x7E020080
+# Sockets that a jail may make.  none: pairs of local streams only.  network: also streams over IP, for
+# a program whose only egress is a proxy.  loopback: also datagrams over IP, which its network namespace
+# keeps on its own loopback.  local: also local streams.  A namespace does not bound the sockets of the
+# file system, so where a program may make local ones, masks cover those of the workspace, and Landlock
+# keeps it from making any there.
+Sockets = Literal["none", "network", "loopback", "local"]
 _UNIX, _INET, _INET6 = 1, 2, 10
-_STREAM = 1
+_STREAM, _DATAGRAM = 1, 2
 _TYPE_FLAGS = 0o2004000  # SOCK_NONBLOCK, SOCK_CLOEXEC
 _PUSH_BACK_INPUT, _PASTE = 0x5412, 0x541C  # TIOCSTI, TIOCLINUX: characters typed into the terminal
 
@@ -195,7 +202,7 @@ class FilterExtension:
 
 
 def build_filter(
-    *, has_network: bool, extension: FilterExtension | None = None, machine: str | None = None
+    *, sockets: Sockets, extension: FilterExtension | None = None, machine: str | None = None
 ) -> bytes:
     """Return the filter for this machine.
 
@@ -204,11 +211,11 @@ def build_filter(
     architecture = ARCHITECTURES.get(machine or platform.machine())
     if architecture is None:
         raise SandboxFailure("the system call filter knows x86_64 and aarch64 only")
-    return assemble(list(_lines(architecture, extension, has_network=has_network)))
+    return assemble(list(_lines(architecture, extension, sockets)))
 
 
 def _lines(
-    here: Architecture, extension: FilterExtension | None, *, has_network: bool
+    here: Architecture, extension: FilterExtension | None, sockets: Sockets
 ) -> Iterator[Line]:
     yield Load(ARCHITECTURE)
     yield JumpIf("==", here.audit, otherwise="kill")
@@ -224,7 +231,7 @@ def _lines(
     yield from each_call(here, IOCTL, "ioctl")
     yield from each_call(here, SOCKET, "socket")
     yield from each_call(here, SOCKETPAIR, "socketpair")
-    if not has_network:
+    if sockets == "none":
         yield from each_call(here, NETWORK, "refuse")
     for calls, index in MODES:
         yield from each_call(here, calls, f"mode{index}")
@@ -232,7 +239,7 @@ def _lines(
         yield from each_call(here, calls, f"open{index}")
     yield Return(ALLOW)
     yield from _argument_tests()
-    yield from _sockets(has_network=has_network)
+    yield from _sockets(sockets)
     if extension is not None:
         yield from extension.parts()
     for name, action in _VERDICTS.items():
@@ -259,16 +266,22 @@ def _argument_tests() -> Iterator[Line]:
         yield from _without_set_id(index)
 
 
-def _sockets(*, has_network: bool) -> Iterator[Line]:
+def _sockets(sockets: Sockets) -> Iterator[Line]:
     yield JumpTarget("socket")
-    yield Load(argument(0))
-    if has_network:
-        yield JumpIf("==", _INET, to="stream")
-        yield JumpIf("==", _INET6, to="stream", otherwise="family")
+    if sockets == "none":
+        yield Return(_ERRNO | errno.EAFNOSUPPORT)
+    else:
+        yield Load(argument(0))
+        if sockets == "local":
+            yield JumpIf("==", _UNIX, to="stream")
+        yield JumpIf("==", _INET, to="ip")
+        yield JumpIf("==", _INET6, otherwise="family")
+        yield JumpTarget("ip")
+        if sockets != "network":
+            yield Load(argument(1))
+            yield from _allow_kind(_DATAGRAM)
         yield JumpTarget("stream")
         yield from _only_streams(1)
-    else:
-        yield Return(_ERRNO | errno.EAFNOSUPPORT)
     yield JumpTarget("socketpair")
     yield Load(argument(0))
     yield JumpIf("==", _UNIX, otherwise="family")
@@ -283,9 +296,13 @@ def _without_set_id(index: int) -> Iterator[Line]:
 def _only_streams(index: int) -> Iterator[Line]:
     """Allow if that argument is SOCK_STREAM, with or without flags."""
     yield Load(argument(index))
-    for flags in (0, 0o4000, 0o2000000, _TYPE_FLAGS):
-        yield JumpIf("==", _STREAM | flags, to="allow")
+    yield from _allow_kind(_STREAM)
     yield Return(_ERRNO | errno.EAFNOSUPPORT)
+
+
+def _allow_kind(kind: int) -> Iterator[Line]:
+    for flags in (0, 0o4000, 0o2000000, _TYPE_FLAGS):
+        yield JumpIf("==", kind | flags, to="allow")
 
 
 def each_call(here: Architecture, calls: Numbers, to: str) -> Iterator[Line]:

@@ -342,7 +342,7 @@ def build_isolation(
     `rights` and `strict`: as `landlock.restrict` takes them.  Raises SandboxFailure for a processor
     without an instruction table.
     """
-    program = build_filter(has_network=False, extension=STRICTER, machine=machine)
+    program = build_filter(sockets="none", extension=STRICTER, machine=machine)
     lines = LauncherWords((len(program) // 8, program))  # struct sock_fprog
     calls = [
         SystemCall("close_range", (3, EVERY_DESCRIPTOR, 0)),

@@ -23,7 +23,7 @@ from palyra.tools.sandbox.command import Command, SandboxFailure
 from palyra.tools.sandbox.git_folders import GitFolder
 from palyra.tools.sandbox.inside import GIT_IGNORE, build_inside
 from palyra.tools.sandbox.protected_paths import PathMask, ignored_by_git, open_sources
-from palyra.tools.sandbox.seccomp import build_filter
+from palyra.tools.sandbox.seccomp import Sockets, build_filter
 
 
 @dataclass(slots=True)
@@ -144,7 +144,7 @@ def _spawn(
     fds = Descriptors(
         info=info[0],
         gate=gate[0],
-        filter=ends.sealed(build_filter(has_network=command.network is not None)),
+        filter=ends.sealed(build_filter(sockets=_sockets_of(command, start.landlock_abi))),
         copies=[(path, ends.sealed(content)) for path, content in copies.items()],
         files=[(path, ends.sealed(content)) for path, content in _files(start).items()],
         sources=sources,
@@ -162,6 +162,13 @@ def _spawn(
     return pid, ChildPipes(
         process, info[1], gate[1], stdin[1], stdout[1], stderr[1], alive[1], egress[1]
     )
+
+
+def _sockets_of(command: Command, landlock_abi: int) -> Sockets:
+    if command.has_loopback:
+        is_masked = command.workspace is None or command.is_writable
+        return "local" if landlock_abi and is_masked else "loopback"
+    return "none" if command.network is None else "network"
 
 
 def _files(start: SpawnRequest) -> dict[str, bytes]:

@@ -3,6 +3,7 @@
 import dataclasses
 import hashlib
 import os
+import socket
 from collections.abc import AsyncGenerator
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,8 @@ from palyra.tools.programs.disk_watch import DiskWatch, disks_of
 from palyra.tools.programs.program import CommandEnvironment, build_command, inspect_program
 from palyra.tools.programs.result_notes import file_clock_ns
 from palyra.tools.programs.shell import Shell
-from palyra.tools.sandbox.command import MIB, CommandLimits, SandboxFailure
+from palyra.tools.sandbox.bubblewrap import environment_of
+from palyra.tools.sandbox.command import MIB, Command, CommandLimits, SandboxFailure
 from tests.tools.sandbox.jails import find_alive, needs_bubblewrap, open_sandbox
 
 SHELL = str(Path("/bin/sh").resolve())
@@ -135,7 +137,9 @@ async def test_the_call_says_what_it_would_run(shop: Shop) -> None:  # noqa: RUF
     found = inspect_program(shop.shell.around, call(argv=["sh", "x.sh", "other"]))
     assert SHELL == found.binary
     assert str(shop.root) == found.cwd
-    assert {"PATH", "HOME", "LANG", "TERM", "GIVEN"} == found.environment.keys()
+    # The last one where the workspace lies below /tmp, as it does here.
+    known = {"PATH", "HOME", "LANG", "TERM", "GIVEN"}
+    assert known == found.environment.keys() - {"TMPDIR"}
     assert {"x.sh": hashlib.sha256(b"echo hi").hexdigest()} == found.operands
     assert "A: profile" == found.profile
 
@@ -435,3 +439,75 @@ async def test_a_line_that_is_stopped_has_no_survivors(shop: Shop) -> None:
     found = await shop.run(command="sleep 97 & sleep 98", timeout_s=1)
     assert "limit hit: time" in found.text
     assert "still running" not in found.text
+
+
+SERVE = """
+import http.server, socket, threading, urllib.request
+class Server(http.server.ThreadingHTTPServer):
+    address_family = socket.AF_INET6 if ':' in HOST else socket.AF_INET
+server = Server((HOST, 0), http.server.SimpleHTTPRequestHandler)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+place = f'[{HOST}]' if ':' in HOST else HOST
+print(urllib.request.urlopen(f'http://{place}:{server.server_port}/file').read().decode())
+"""
+MANAGE = """
+import multiprocessing
+if __name__ == '__main__':
+    multiprocessing.set_start_method('METHOD')
+    with multiprocessing.Manager() as manager:
+        shared = manager.dict(a='served')
+        print(shared['a'])
+"""
+DATAGRAMS = """
+import socket
+one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); one.bind(('127.0.0.1', 0))
+two = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); two.sendto(b'served', one.getsockname())
+print(one.recv(9).decode())
+"""
+LOCAL = """
+import asyncio, tempfile
+async def main():
+    path = tempfile.mkdtemp() + '/socket'
+    async def answer(reader, writer): writer.write(b'served'); writer.close()
+    async with await asyncio.start_unix_server(answer, path):
+        reader, _ = await asyncio.open_unix_connection(path)
+        print((await reader.read()).decode())
+asyncio.run(main())
+"""
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        *(f"HOST = '{host}'\n{SERVE}" for host in ("127.0.0.1", "::1", "localhost")),
+        *(MANAGE.replace("METHOD", method) for method in ("fork", "spawn", "forkserver")),
+        DATAGRAMS,
+        LOCAL,
+    ],
+    ids=["ipv4", "ipv6", "localhost", "fork", "spawn", "forkserver", "datagrams", "local"],
+)  # fmt: skip
+async def test_programs_serve_on_their_own_loopback(shop: Shop, code: str) -> None:
+    """A server and its client in one command, over IP and over sockets of the file system."""
+    (shop.root / "file").write_text("served", "utf-8")
+    (shop.root / "serve.py").write_text(code, "utf-8")
+    found = await shop.run(argv=["python3", "serve.py"], timeout_s=30)
+    assert "served\n" in found.text, found.text
+    assert "exit code 0" in found.text
+
+
+def test_temporary_files_are_in_home_only_for_a_workspace_below_tmp() -> None:
+    """Elsewhere local sockets can be made in /tmp itself."""
+    for root, found in (("/tmp/ws", "/home/palyra"), ("/srv/ws", None), ("/tmpfiles", None)):  # noqa: S108 - a path
+        command = Command(argv=("x",), workspace=Path(root), has_loopback=True)
+        assert found == environment_of(command).get("TMPDIR")
+
+
+async def test_the_loopback_is_that_of_the_command_alone(shop: Shop) -> None:
+    """A server of the host, or of another command, is not there; the control: on the host it is."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        code = f"import socket; socket.create_connection(('127.0.0.1', {port}), 5)"
+        found = await shop.run(argv=["python3", "-c", code])
+        assert "ConnectionRefusedError" in found.text
+        done = await trio.run_process(["python3", "-c", code])
+        assert 0 == done.returncode

@@ -116,7 +116,26 @@ def connect_to_loopback() -> None:
 @attempt
 def send_datagram() -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as caller:
-        caller.sendto(b"x", ("127.0.0.1", WHERE["port"]))
+        caller.connect(("127.0.0.1", WHERE["datagram_port"]))
+        caller.send(b"x")
+        caller.send(b"x")  # refused, if the one before it met no listener
+
+
+@attempt
+def connect_to_loopback_of_ipv6() -> None:
+    connect(socket.AF_INET6, ("::1", WHERE["port6"]))
+
+
+@attempt
+def connect_to_another_address_of_the_machine() -> None:
+    connect(socket.AF_INET, (WHERE["address"], WHERE["any_port"]))
+
+
+@attempt
+def send_to_another_machine() -> None:
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as caller:
+        caller.connect((WHERE["address"], 9))
+        assert caller.getsockname()[0] == WHERE["address"], "it has no such address"
 
 
 @attempt
@@ -127,6 +146,24 @@ def connect_to_abstract_socket() -> None:
 @attempt
 def connect_to_socket_in_workspace() -> None:
     connect(socket.AF_UNIX, WHERE["workspace"] + "/listener")
+
+
+@attempt
+def connect_to_socket_in_the_git_folder() -> None:
+    connect(socket.AF_UNIX, WHERE["workspace"] + "/.git/monitor.ipc")
+
+
+@attempt
+def connect_to_socket_deep_in_the_workspace() -> None:
+    connect(socket.AF_UNIX, WHERE["workspace"] + "/part/listener")
+
+
+@attempt
+def make_socket_in_the_workspace() -> None:
+    path = WHERE["workspace"] + "/part/made"
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener:
+        listener.bind(path)
+    pathlib.Path(path).unlink()
 
 
 @attempt

@@ -4,12 +4,13 @@ import os
 import platform
 import subprocess
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from palyra.actors.kernel.threads import run_sync
-from palyra.tools.sandbox import bubblewrap, escape_probes, start
+from palyra.tools.sandbox import bubblewrap, escape_probes, folder_cache, start
 from palyra.tools.sandbox.command import Command, SandboxFailure
 from palyra.tools.sandbox.escape_probes import (
     ProbeTargets,
@@ -57,9 +58,9 @@ class HalfTheWords:
         return [word for word in words if word not in self._left_out]
 
 
-def no_filter(*, has_network: bool, machine: str | None = None) -> bytes:
+def no_filter(*, sockets: str, machine: str | None = None) -> bytes:
     del machine
-    assert not has_network
+    assert sockets == "local"
     return bytes([6, 0, 0, 0, 0, 0, 0xFF, 0x7F])  # return ALLOW
 
 
@@ -67,6 +68,7 @@ def no_filter(*, has_network: bool, machine: str | None = None) -> bytes:
     ("left_out", "reached"),
     [
         (("--unshare-net",), "a listener on the loopback"),
+        (("--unshare-net",), "a listener on the loopback of IPv6"),
         ((), "a socket in the workspace"),
     ],
 )
@@ -77,15 +79,20 @@ async def test_a_missing_layer_is_found(
     monkeypatch.setattr(start, "render_options", HalfTheWords(*left_out))
     monkeypatch.setattr(start, "build_filter", no_filter)
     monkeypatch.setattr(start, "build_inside", no_landlock(build_inside))
+    monkeypatch.setattr(folder_cache, "_is_socket", lambda _entry: False)  # no mask
     only(monkeypatch, reached)
     async with open_sandbox() as sandbox:
         assert reached == await find_leak(sandbox, run_sync)
 
 
 async def test_landlock_holds_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without the filter and the network namespace, Landlock alone blocks the listeners."""
+    """Without the filter and the network namespace, Landlock alone blocks the listeners.
+
+    Those on ports only for a program without a loopback of its own.
+    """
     monkeypatch.setattr(start, "render_options", HalfTheWords("--unshare-net"))
     monkeypatch.setattr(start, "build_filter", no_filter)
+    monkeypatch.setattr(start, "build_inside", without_loopback(build_inside))
     only(monkeypatch, "a listener on the loopback", "an abstract socket")
     async with open_sandbox() as sandbox:
         if "landlock" not in sandbox.enforcement:
@@ -107,6 +114,14 @@ def only(monkeypatch: pytest.MonkeyPatch, *names: str) -> None:
         return {name: calls for name, calls in probes(bait).items() if name in names}
 
     monkeypatch.setattr(escape_probes, "probes", some)
+
+
+def without_loopback(build: object) -> object:
+    def without(command: Command, abi: int, **more: object) -> bytes:
+        made: bytes = build(replace(command, has_loopback=False), abi, **more)  # type: ignore[operator]
+        return made
+
+    return without
 
 
 def no_landlock(build: object) -> object:

@@ -3,6 +3,7 @@
 import errno
 import struct
 from collections.abc import Mapping
+from itertools import product
 
 import pytest
 
@@ -21,6 +22,7 @@ from palyra.tools.sandbox.seccomp import (
     SOCKETPAIR,
     UNKNOWN,
     Architecture,
+    Sockets,
     build_filter,
 )
 from palyra.tools.sandbox.shared_host import ON_CALLER, ON_OPEN_FILE, REFUSED_AT_B, STRICTER
@@ -35,14 +37,12 @@ def judge(
     machine: str,
     number: int,
     *arguments: int,
-    network: bool = False,
+    sockets: Sockets = "none",
     shared: bool = False,
     audit: int | None = None,
 ) -> int:
     """The filter's verdict about one call."""
-    program = build_filter(
-        has_network=network, extension=STRICTER if shared else None, machine=machine
-    )
+    program = build_filter(sockets=sockets, extension=STRICTER if shared else None, machine=machine)
     here = ARCHITECTURES[machine]
     values = (*arguments, 0, 0, 0, 0, 0, 0)[:6]
     data = struct.pack("=iIQ6Q", number, here.audit if audit is None else audit, 0, *values)
@@ -111,19 +111,26 @@ def test_clone_makes_no_namespaces(machine: str) -> None:
 
 @pytest.mark.parametrize("machine", MACHINES)
 def test_sockets_by_family_and_kind(machine: str) -> None:
-    """Without network: pairs of local streams only.  With network: also streams over IP."""
+    """Pairs of local streams always; over IP and local ones as far as the kind of jail has them."""
     here = ARCHITECTURES[machine]
     (make,), (pair,) = numbers(SOCKET, here), numbers(SOCKETPAIR, here)
-    flags = 0o2004000
-    for family in range(46):
-        ip = family in {2, 10}
-        assert NO_FAMILY == judge(machine, make, family, 1)
-        assert (ALLOW if ip else NO_FAMILY) == judge(machine, make, family, 1 | flags, network=True)
-        assert NO_FAMILY == judge(machine, make, family, 2, network=True)
-        assert (ALLOW if family == 1 else NO_FAMILY) == judge(machine, pair, family, 1 | flags)
-        assert NO_FAMILY == judge(machine, pair, family, 2)
-    for number in numbers(NETWORK, here):
-        assert ALLOW == judge(machine, number, network=True)
+    ip = [(2, 1), (10, 1)]
+    allowed: dict[Sockets, list[tuple[int, int]]] = {
+        "none": [], "network": ip, "loopback": [*ip, (2, 2), (10, 2)],
+        "local": [*ip, (2, 2), (10, 2), (1, 1)],
+    }  # fmt: skip
+    for sockets, kinds in allowed.items():
+        for family, kind, flags in product(range(46), range(8), (0, 0o4000, 0o2004000, 0o10000)):
+            fits = (family, kind) in kinds and flags != 0o10000
+            verdict = judge(machine, make, family, kind | flags, sockets=sockets)
+            assert (ALLOW if fits else NO_FAMILY) == verdict, (sockets, family, kind)
+        for number in numbers(NETWORK, here):
+            assert (EPERM if sockets == "none" else ALLOW) == judge(
+                machine, number, sockets=sockets
+            )
+        assert ALLOW == judge(machine, pair, 1, 1 | 0o2004000, sockets=sockets)
+        for family, kind in ((1, 2), (1, 5), (2, 1), (10, 1), (16, 3)):
+            assert NO_FAMILY == judge(machine, pair, family, kind, sockets=sockets)
 
 
 @pytest.mark.parametrize("machine", MACHINES)
@@ -171,4 +178,4 @@ def test_without_namespaces_nothing_is_allowed_that_was_not(machine: str) -> Non
 def test_an_unknown_processor_has_no_filter() -> None:
     """And so no jail."""
     with pytest.raises(SandboxFailure):
-        build_filter(has_network=False, machine="riscv64")
+        build_filter(sockets="none", machine="riscv64")

@@ -11,6 +11,7 @@ import socket
 import subprocess
 from collections.abc import Generator
 from contextlib import ExitStack, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -51,18 +52,20 @@ def results(tmp_path_factory: pytest.TempPathFactory) -> Generator[dict[str, dic
     with ExitStack() as stack:
         where = lay_out(tmp_path_factory.mktemp("walls"), stack)
         jailed = trio.run(_try_inside, where)
-        yield {"jail": jailed, "plain": try_outside(where)}
+        on_loopback = trio.run(partial(_try_inside, has_loopback=True), where)
+        yield {"jail": jailed, "loopback": on_loopback, "plain": try_outside(where)}
 
 
 @pytest.mark.parametrize("name", ATTEMPTS)
 def test_a_jail_holds_what_a_plain_child_does(
     name: str, results: dict[str, dict[str, str]]
 ) -> None:
-    """Each attempt succeeds outside and fails inside."""
+    """Each attempt succeeds outside and fails inside, also in a jail with a loopback of its own."""
     if name in NEED_ROOT and os.geteuid() != 0:
         pytest.skip("only root can show that this succeeds outside")
     assert results["plain"][name] == "reached"
     assert results["jail"][name] != "reached"
+    assert results["loopback"][name] != "reached"
 
 
 def test_nothing_is_left_in_the_workspace(
@@ -150,9 +153,15 @@ def lay_out(root: Path, stack: ExitStack, uid: int | None = None) -> dict[str, A
         os.chown(foreign, FOREIGN_UID, FOREIGN_UID)
         foreign.chmod(0o600)
     loopback = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+    loopback6 = stack.enter_context(socket.create_server(("::1", 0), family=socket.AF_INET6))
+    anywhere = stack.enter_context(socket.create_server(("0.0.0.0", 0)))  # noqa: S104 - what is tried
+    datagrams = stack.enter_context(socket.socket(socket.AF_INET, socket.SOCK_DGRAM))
+    datagrams.bind(("127.0.0.1", 0))
     abstract = f"palyra-test-{os.getpid()}"
     for kind, address in (
         (socket.SOCK_STREAM, str(workspace / "listener")),
+        (socket.SOCK_STREAM, str(workspace / "part" / "listener")),
+        (socket.SOCK_STREAM, str(workspace / ".git" / "monitor.ipc")),
         (socket.SOCK_STREAM, f"\0{abstract}"),
         (socket.SOCK_DGRAM, str(workspace / "datagrams")),
     ):
@@ -173,18 +182,33 @@ def lay_out(root: Path, stack: ExitStack, uid: int | None = None) -> dict[str, A
         "workspace": str(workspace), "data": str(root / "data/journal"),
         "own": str(own), "beside": str(root / "beside"),
         "ssh": str(root / "home/.ssh/id"), "foreign": str(foreign),
+        "port6": loopback6.getsockname()[1], "any_port": anywhere.getsockname()[1],
+        "datagram_port": datagrams.getsockname()[1], "address": own_address(),
         "port": loopback.getsockname()[1], "abstract": abstract, "victim": victim.pid,
         "descriptor": descriptor, "numbers": NUMBERS,
     }  # fmt: skip
 
 
-async def _try_inside(where: dict[str, Any]) -> dict[str, str]:
+def own_address() -> str:
+    """An address of this machine that is not the loopback's, if it has one."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as caller:
+        try:
+            caller.connect(("192.0.2.1", 9))  # sends nothing
+        except OSError:
+            return "127.0.0.2"
+        return str(caller.getsockname()[0])
+
+
+async def _try_inside(where: dict[str, Any], *, has_loopback: bool = False) -> dict[str, str]:
     workspace = Path(where["workspace"])
     os.environ["PALYRA_TEST_SECRET"] = "1"
     os.set_inheritable(where["descriptor"], True)  # noqa: FBT003 - as it is called
     try:
         async with open_sandbox() as sandbox:
-            command = python(PROGRAM, json.dumps(where), workspace=workspace, is_writable=True)
+            command = python(
+                PROGRAM, json.dumps(where), workspace=workspace, is_writable=True,
+                has_loopback=has_loopback,
+            )  # fmt: skip
             found: dict[str, str] = await run_json(sandbox, command)
             return found
     finally:
