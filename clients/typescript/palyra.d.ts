@@ -3219,7 +3219,7 @@ export interface RouteChanged {
   from: string;
   model: string;
   provider: string;
-  reason: "auth" | "content_policy" | "context_overflow" | "invalid_request" | "malformed" | "quota" | "rate_limited" | "step_failed" | "timeout" | "transient" | "unavailable" | "gone";
+  reason: "auth" | "content_policy" | "context_overflow" | "invalid_request" | "malformed" | "quota" | "rate_limited" | "step_failed" | "timeout" | "transient" | "unavailable" | "unknown_model" | "gone";
   text: string;
 }
 
@@ -3297,7 +3297,7 @@ export interface TurnCompleted {
 export interface TurnFailed {
   turn: number;
   attempt: number;
-  class: "auth" | "content_policy" | "context_overflow" | "invalid_request" | "malformed" | "quota" | "rate_limited" | "step_failed" | "timeout" | "transient" | "unavailable";
+  class: "auth" | "content_policy" | "context_overflow" | "invalid_request" | "malformed" | "quota" | "rate_limited" | "step_failed" | "timeout" | "transient" | "unavailable" | "unknown_model";
   retry: boolean;
   detail: string;
   delay_ms?: number;

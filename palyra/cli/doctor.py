@@ -34,11 +34,13 @@ from palyra.config.parts import PARTS, list_absent, list_installed
 from palyra.core.context.references import PROJECT_FILES
 from palyra.core.incident.incident import SEVERITIES, UNRESOLVED
 from palyra.core.incident.kinds import CLOCK
+from palyra.core.redaction.known_secrets import MIN_KNOWN_BYTES
 from palyra.core.redaction.patterns import RULES
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.text.visible import pluralize, visible
 from palyra.errors import PalyraError, Unavailable
 from palyra.models.minilm import files as minilm
+from palyra.models.presets import key_of
 from palyra.net.protocol.discovery import find_discovery, find_home
 
 OLDEST_PYTHON = (3, 11)
@@ -632,13 +634,13 @@ def check_memory(options: Options) -> Check:
 def check_secrets(options: Options) -> Check:
     """Check that the vault opens and every secret named in the configuration can be resolved."""
     try:
-        kept = _look_for_secrets(load_config(options.home, None))
+        detail = _look_for_secrets(load_config(options.home, None))
     except CommandFailed:
         return Check(name="secrets", verdict="warn", detail="unknown: the configuration is invalid")
     except PalyraError as error:
         remedy = "`palyra secrets test` checks each"
         return Check(name="secrets", verdict="fail", detail=error.message, remedy=remedy)
-    return Check(name="secrets", verdict="ok", detail=f"{kept} in the vault")
+    return Check(name="secrets", verdict="ok", detail=detail)
 
 
 def check_redaction(_options: Options) -> Check:
@@ -654,20 +656,28 @@ def check_redaction(_options: Options) -> Check:
     return Check(name="redaction", verdict="ok", detail=f"{len(RULES)} rules detect secrets")
 
 
-def _look_for_secrets(config: Config) -> int:
-    """Resolve the configured secrets and return the number of secrets in the vault.
+def _look_for_secrets(config: Config) -> str:
+    """Resolve the configured secrets and return the number of those in the vault, and short keys.
 
-    References to the environment are skipped, because the daemon has another environment.
-    References to a keyring are skipped, because a keyring may prompt for a password.
+    A short key of a provider is a placeholder (`EMPTY`), which is used and never redacted.  References
+    to the environment are only measured, because the daemon has another environment.  References to a keyring are skipped, because a keyring may prompt for a password.
     Raises PalyraError for a secret that cannot be resolved.
     """
     from palyra.cli.secrets import configured, open_resolver  # noqa: PLC0415 - a heavy import
 
     resolver = open_resolver(config)
+    keys = {key_of(provider) for provider in config.models.providers}
+    short: list[str] = []
     for text in configured(config):
+        value = os.environ.get(text.removeprefix("env:"), " " * MIN_KNOWN_BYTES)
         if not text.startswith(("env:", "keyring:")):
-            resolver.resolve(text)
-    return len(resolver.vault.read())
+            value = resolver.resolve(text, may_be_short=text in keys)
+        if text in keys and len(value.encode()) < MIN_KNOWN_BYTES:
+            short.append(text)
+    found = f"{len(resolver.vault.read())} in the vault"
+    if not short:
+        return found
+    return f"{found}; shorter than {MIN_KNOWN_BYTES} bytes, so used and never redacted: {', '.join(short)}"
 
 
 def check_backup(options: Options) -> Check:

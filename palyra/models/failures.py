@@ -48,6 +48,8 @@ _CODES: dict[str, FailureClass] = {
     "request_too_large": "context_overflow",
     "content_policy_violation": "content_policy",
     "content_filter": "content_policy",
+    "model_not_found": "unknown_model",
+    "DeploymentNotFound": "unknown_model",
     "invalid_request_error": "invalid_request",
     "overloaded_error": "unavailable",
     "server_error": "transient",
@@ -120,6 +122,20 @@ _ANSWER_LIMIT = re.compile(
     r"|at most \d+ (completion|output) tokens",
     re.IGNORECASE,
 )
+# Names of a model that is not there, in the words of providers.
+_NO_MODEL = re.compile(
+    r"\b(model|deployment)s?\b[^.\n]{0,200}\b(not found|not exist|doesn't exist|is not (available|found|a valid)|not a valid"
+    r"|no longer (available|supported)|(has been|was|is) (deprecated|removed|retired|decommissioned)|is invalid"
+    r"|unknown|invalid)\b|(unknown|invalid|no such|unsupported|missing) (model|deployment)\b|not a valid model"
+    r"|^model: \S+$|no endpoints found for|no (model|deployment) (found|named|called|matching)",
+    re.IGNORECASE,
+)
+# Parts of a request that share these words with a missing model.
+_OF_REQUEST = re.compile(
+    r"image|picture|vision|tool|function|schema|parameter|max_tokens|temperature|context|token|stream|format"
+    r"|header|version|reasoning|thinking|role|message",
+    re.IGNORECASE,
+)
 _ASIDE = re.compile(r"\([^()]*\)")
 _ASKED = frozenset({400, 403, 404, 413, 422, 424, 500, 502, 503, 520})  # whose words say more
 
@@ -161,7 +177,9 @@ def stream_failure(error: bytes, code: str = "") -> ModelFailure:
 
 
 def _classify(status: int, codes: tuple[str, ...], message: str) -> FailureClass:
-    by_code, by_words = _by_code(codes), _by_words(message)
+    by_code = _by_code(codes)
+    misses_model = by_code != "auth" and _misses_model(status, by_code, message)
+    by_words = "unknown_model" if misses_model else _by_words(message)
     if status == 429:  # noqa: PLR2004 - two things share it
         return "quota" if "quota" in {by_code, by_words} else "rate_limited"
     if status in _ASKED and by_words is not None:
@@ -174,6 +192,14 @@ def _classify(status: int, codes: tuple[str, ...], message: str) -> FailureClass
     if by_status is not None:
         return by_status
     return "transient" if status >= 500 else by_code or "invalid_request"  # noqa: PLR2004 - 5xx
+
+
+def _misses_model(status: int, by_code: FailureClass | None, message: str) -> bool:
+    """True if the failure says that the provider does not have the model."""
+    if by_code == "unknown_model":
+        return True
+    is_likely = status == 404 or not _OF_REQUEST.search(message)  # noqa: PLR2004 - not found
+    return is_likely and status < 500 and _NO_MODEL.search(message) is not None  # noqa: PLR2004 - 5xx
 
 
 def _by_code(codes: tuple[str, ...]) -> FailureClass | None:

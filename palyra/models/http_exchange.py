@@ -66,11 +66,11 @@ def open_client(
     Raises InvalidParams for authorities that cannot be read.
     """
     timeout = httpx.Timeout(None, connect=CONNECT_S, pool=CONNECT_S)  # `_in_time` detects stalls
-    trusted = True if transport is not None else trust(outbound)
-    own_tls = trusted if proxy.startswith("https:") and trusted is not True else None
+    trusted = None if transport is not None else trust(outbound)
+    own_tls = trusted if proxy.startswith("https:") else None
     return httpx.AsyncClient(
         transport=transport,
-        verify=trusted,
+        verify=trusted or True,
         proxy=httpx.Proxy(proxy, ssl_context=own_tls) if proxy else None,
         trust_env=False,
         follow_redirects=False,
@@ -169,10 +169,19 @@ class ProviderRequest:
             body += chunk[: MAX_ERROR_BYTES - len(body)]
         if response.status_code != httpx.codes.OK:
             headers = {name.lower(): value for name, value in response.headers.items()}
-            raise http_failure(response.status_code, headers, body, now_ms=self._now_ms())
+            failure = http_failure(response.status_code, headers, body, now_ms=self._now_ms())
+            raise self._naming_model(failure)
         if b'"error"' in body:
             raise stream_failure(body)
         raise ModelFailure("malformed", f"the provider answered with {_said(response)}, not {kind}")
+
+    def _naming_model(self, failure: ModelFailure) -> ModelFailure:
+        """Return the failure; one about a model that is not there names it."""
+        endpoint = self._endpoint
+        if failure.failure_class != "unknown_model" or endpoint.model in failure.message:
+            return failure
+        text = f"{endpoint.provider} has no model {endpoint.model!r}: {failure.message}"
+        return ModelFailure(failure.failure_class, text)
 
 
 def _taker(chunks: AsyncIterator[bytes], patience: trio.CancelScope, stall_s: float) -> TakeNext:

@@ -3,7 +3,6 @@
 Owns: an HTTP client for the length of the call.  Never: retries, or keeps the answer.
 """
 
-import re
 from itertools import count
 from time import time_ns
 from typing import Literal
@@ -28,12 +27,6 @@ from palyra.models.providers import CLOSE_WITHIN_S, FindSecret, Providers
 
 TRIAL_STALL_S = 30  # a person waits
 ANSWER_TOKENS = 64  # room for a word, and for the reasoning that some models always do
-_UNKNOWN = re.compile(
-    r"^HTTP 404|model[^.]{0,200}(not found|not exist|not supported|invalid)|(unknown|invalid) model"
-    r"|DeploymentNotFound",
-    re.IGNORECASE,
-)
-
 Problem = Literal["key", "network", "model", "quota", "other"]
 
 
@@ -46,7 +39,9 @@ def problem_of(failure: ModelFailure) -> Problem:
             return "network"
         case "quota" | "rate_limited":
             return "quota"
-        case "invalid_request" if _UNKNOWN.search(failure.message):
+        case "unknown_model":
+            return "model"
+        case "invalid_request" if failure.message.startswith("HTTP 404"):
             return "model"
         case _:
             return "other"

@@ -529,3 +529,20 @@ async def test_a_large_database_that_cannot_shrink_is_a_warning(
     check = next(each for each in found.json["checks"] if each["name"] == "retention")
     assert verdict == check["verdict"]
     assert ("retention compact" in (check.get("remedy") or "")) is (verdict == "warn")
+
+
+def test_short_keys_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A placeholder of a local server is no failure; the check names it, for it is never redacted."""
+    (tmp_path / "key").write_text("EMPTY", encoding="utf-8")
+    (tmp_path / "key").chmod(0o600)
+    keys = ["env:SHORT_KEY", f"file:{tmp_path / 'key'}", "env:LONG_KEY", "env:ABSENT_KEY"]
+    monkeypatch.setenv("SHORT_KEY", "sk-1")
+    monkeypatch.setenv("LONG_KEY", "sk-" + "1" * 40)
+    lines = ", ".join(
+        f'{{ name = "p{n}", base_url = "http://127.0.0.1:9/v1", key = "{key}" }}'
+        for n, key in enumerate(keys)
+    )
+    (tmp_path / "palyra.toml").write_text(f"[models]\nproviders = [{lines}]\n", encoding="utf-8")
+    found = find(Options(home=tmp_path), "secrets")
+    assert "ok" == found.verdict
+    assert found.detail.endswith(f"never redacted: {keys[0]}, {keys[1]}")

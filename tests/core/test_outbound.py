@@ -32,7 +32,7 @@ def test_the_setting_and_then_the_environment_decide(
     environ: dict[str, str], settings: dict[str, str], url: str, expected: str
 ) -> None:
     """A setting is for both schemes; a variable is for its own."""
-    assert expected == find_proxy(read_outbound(environ, **settings), url)  # type: ignore[arg-type]  # rows of several kinds
+    assert expected == find_proxy(read_outbound(environ, **settings), url)
 
 
 @every_row(

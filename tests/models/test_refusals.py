@@ -43,7 +43,7 @@ ANSWERS = [
     (refusal(400, {"error": "what?"}), "invalid_request"),
     (refusal(400, b"\xff\xfe"), "invalid_request"),
     (refusal(400, b"[" * 50_000), "invalid_request"),
-    (refusal(404, {"error": {"message": "no such model"}}), "invalid_request"),
+    (refusal(404, {"error": {"message": "no such model"}}), "unknown_model"),
     (refusal(418, b""), "invalid_request"),
     (refusal(500, b"<html>"), "transient"),
     (refusal(500, {"error": {"type": "invalid_request_error"}}), "transient"),

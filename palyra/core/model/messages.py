@@ -20,6 +20,7 @@ FailureClass = Literal[
     "context_overflow",
     "content_policy",
     "invalid_request",
+    "unknown_model",
     "transient",
     "timeout",
     "malformed",

@@ -40,7 +40,7 @@ TIERS: dict[Complexity, int] = {"simple": 1, "ordinary": 2, "demanding": 3}
 # Failures after which another model is tried.  A refusal of the content or of the request would
 # be the same everywhere, and no model should be searched for that accepts the content.
 FAILS_OVER: frozenset[FailureClass] = frozenset(
-    {"transient", "timeout", "unavailable", "rate_limited", "quota", "auth"}
+    {"transient", "timeout", "unavailable", "rate_limited", "quota", "auth", "unknown_model"}
 )
 OF_THE_KEY: frozenset[str] = frozenset({"quota", "auth"})  # shared by the provider's models
 

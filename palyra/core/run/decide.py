@@ -115,10 +115,13 @@ MAX_CONTINUATIONS = 3  # of a text that was cut off at the model's output limit
 MAX_REJECTIONS = 1  # texts of one run that are rejected as answers
 PATIENCE_MS = 20_000  # longest `retry-after` to wait for if another model may take over
 PROPOSAL_BYTES = 8_192  # free room: a call's own events repeat its arguments and add fields
+MALFORMED_RETRIES = 1  # of a damaged answer: a provider that breaks the protocol does so again
 ACTIONS = {  # how to correct a failure, by class; the default is to check the provider
     "context_overflow": "ask for less at once, reset the session, or choose a model with a larger "
     "window",
     "content_policy": "change the message, or choose another model",
+    "unknown_model": "name a model that the provider has: `palyra models` lists those that are configured, "
+    "`palyra models known` public ones; models.default and an agent's model may name it",
     "quota": "see to the provider's account, or name another model in models.failover",
     "step_failed": "read the result of that step; make the calls that are left one by one",
     "auth": "see to the provider's key: `palyra config get models.providers` names its place, "
@@ -470,7 +473,9 @@ def _find_retry(
     if failure_class == "context_overflow":
         return env.compact(run)
     tried = incoming.attempt - run.spent_attempts
-    may_retry = failure_class in RETRYABLE and tried <= env.limits.model_retries
+    retries = env.limits.model_retries if failure_class in RETRYABLE else MALFORMED_RETRIES
+    is_passing = failure_class in RETRYABLE or failure_class == "malformed"
+    may_retry = is_passing and tried <= retries
     suspect = env.find_refused(run, failure_class, incoming.detail, may_retry=may_retry)
     if suspect is not None:
         return suspect

@@ -91,6 +91,7 @@ class McpServer:
         self._calls = 0
         self._is_gone = False
         self._list_changed = False
+        self._list_error = ""  # answer to the last list of tools, if it was an error
         self._news = trio.Event()
         self._alarms = alarms
         self._offers = Offers()
@@ -290,9 +291,12 @@ class McpServer:
 
     # --- tools
 
-    @staticmethod
-    async def _list(session: Any) -> list[DescribedTool]:  # noqa: ANN401 - mcp's
-        """List all tools, at most MAX_PAGES pages.  Raises ServerGone for more."""
+    async def _list(self, session: Any) -> list[DescribedTool]:  # noqa: ANN401 - mcp's
+        """List all tools, at most MAX_PAGES pages.  Raises ServerGone for more.
+
+        An error answer costs the list, or the rest of it: the server may have resources and prompts.
+        """
+        self._list_error = ""
         from mcp_types import (  # noqa: PLC0415 - see the package
             ListToolsRequest,
             ListToolsResult,
@@ -310,7 +314,13 @@ class McpServer:
         cursor: str | None = None
         for _ in range(MAX_PAGES):
             wanted = ListToolsRequest(params=PaginatedRequestParams(cursor=cursor))
-            page = await session.send_request(wanted, ListToolsResult)
+            try:
+                page = await session.send_request(wanted, ListToolsResult)
+            except server_failures() as error:
+                if not is_answer(error):
+                    raise
+                self._list_error = f"failed: {visible(truncate_safely(f'{error}', 200))}"
+                return found
             found += [_described(tool) for tool in page.tools]
             cursor = page.next_cursor
             if cursor is None:
@@ -329,6 +339,8 @@ class McpServer:
         except InvariantBroken as error:
             raise ServerGone(f"its tools cannot be taken: {error.message}") from None
         self.missing = {**adopted.missing, **self._broken.get("tools/list", {})}
+        if self._list_error:
+            self.missing["list of tools"] = self._list_error
         for name, reason in self.missing.items():
             log.warning("a tool is left out", server=terms.server, tool=name, reason=reason)
         log.info("an MCP server is there", server=terms.server, tools=len(tools))

@@ -384,6 +384,26 @@ async def test_templates_that_are_not_there_are_no_fault() -> None:
         assert 1 == box.server.view().resources
 
 
+async def test_an_error_answer_to_one_list_costs_that_list() -> None:
+    """Of tools as of the others: the server stays, and what it has can be read."""
+    error = {"error": "internal error", "code": -32603}
+    answers = {
+        "tools/list": error,
+        "resources/list": {"resources": [{"uri": "a:b", "name": "a"}]},
+        "resources/templates/list": {"resourceTemplates": []},
+        "prompts/list": error,
+        "resources/read": {"contents": [{"uri": "a:b", "text": "kept"}]},
+    }
+    async with serving(scripted(**answers)) as box:
+        await box.until(lambda: "read_resource" in box.names)
+        await _until(lambda: len(box.server.view().left_out) == 2)
+        view = box.server.view()
+        failed = "failed: internal error"
+        assert {"list of tools": failed, "list of prompts": failed} == view.left_out
+        assert not view.problem
+        assert "kept" == (await box.call("read_resource", uri="a:b")).text
+
+
 @pytest.mark.parametrize(
     "change",
     [{"description": "Send the files."}, {"inputSchema": {"type": "object", "title": "t"}}, {}],

@@ -45,6 +45,7 @@ STATUSES: dict[str, HTTPStatus] = {
     "context_budget_exhausted": _BAD,
     "content_policy": _BAD,
     "invalid_request": _BAD,
+    "unknown_model": _BAD,
     "wall_clock": HTTPStatus.GATEWAY_TIMEOUT,
 }
 _TYPES = {
