@@ -1303,7 +1303,7 @@ export interface Channel {
   channel: string;
   agent: string;
   pairing: "open" | "required";
-  reach?: "conversation" | "principal";
+  audience?: "conversation" | "principal";
   created_ms: number;
   updated_ms: number;
   conversation_id?: string;
@@ -1318,7 +1318,7 @@ export interface ChannelSet {
   conversation_id?: string | null;
   agent?: string;
   pairing?: "open" | "required";
-  reach?: "conversation" | "principal";
+  audience?: "conversation" | "principal";
 }
 
 /** The channel, or the one conversation of it, to delete. */

@@ -9,7 +9,7 @@ from palyra.cli.names import id_argument
 from palyra.cli.output import age, print_json, print_table, say
 from palyra.cli.talk import Options, talk
 from palyra.client import Channel, Pairing
-from palyra.core.journal.records import ChannelReach, PairingMode, PairingState
+from palyra.core.journal.records import ChannelAudience, PairingMode, PairingState
 
 _PRINCIPAL = click.option("--principal", help="Owner of the channel; default: you.")
 _CONVERSATION = click.option(
@@ -33,7 +33,7 @@ def list_(options: Options, principal: str | None) -> None:
     if options.as_json:
         print_json({"channels": found})
         return
-    columns = ("PRINCIPAL", "CHANNEL", "CONVERSATION", "AGENT", "PAIRING", "REACH", "CHANGED")
+    columns = ("PRINCIPAL", "CHANNEL", "CONVERSATION", "AGENT", "PAIRING", "AUDIENCE", "CHANGED")
     print_table(columns, [_row(channel) for channel in found], empty="no channels")
 
 
@@ -44,9 +44,14 @@ def _row(channel: Channel) -> tuple[object, ...]:
         channel.conversation_id or "all",
         channel.agent,
         channel.pairing,
-        channel.reach,
+        channel.audience,
         age(channel.updated_ms),
     )
+
+
+def _refuse_reach(_context: click.Context, _option: click.Parameter, value: str | None) -> None:
+    if value is not None:
+        raise click.UsageError("--reach is called --audience now")
 
 
 @channels.command("set")
@@ -56,10 +61,11 @@ def _row(channel: Channel) -> tuple[object, ...]:
 @click.option("--agent", help="Agent that answers; default: the default agent.")
 @click.option("--pairing", type=click.Choice(get_args(PairingMode)), help="Default: required.")
 @click.option(
-    "--reach",
-    type=click.Choice(get_args(ChannelReach)),
+    "--audience",
+    type=click.Choice(get_args(ChannelAudience)),
     help="How far memory, references and learning go; default: the conversation alone.",
 )
+@click.option("--reach", hidden=True, callback=_refuse_reach, expose_value=False)
 @shared_options
 def set_(  # noqa: PLR0913 - one for each option
     options: Options,
@@ -69,7 +75,7 @@ def set_(  # noqa: PLR0913 - one for each option
     conversation_id: str | None,
     agent: str | None,
     pairing: PairingMode | None,
-    reach: ChannelReach | None,
+    audience: ChannelAudience | None,
 ) -> None:
     """Set the agent that answers CHANNEL, and whether senders must be paired first."""
     done = talk(
@@ -80,11 +86,13 @@ def set_(  # noqa: PLR0913 - one for each option
             conversation_id=conversation_id,
             agent=agent,
             pairing=pairing,
-            reach=reach,
+            audience=audience,
         ),
     )
     _print_channel(
-        options, done, f"is answered by {done.agent}, pairing {done.pairing}, reach {done.reach}"
+        options,
+        done,
+        f"is answered by {done.agent}, pairing {done.pairing}, audience {done.audience}",
     )
 
 

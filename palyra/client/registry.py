@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from typing import TypedDict, Unpack
 
 from palyra.client.requests import RequestMethods
-from palyra.core.journal.records import ChannelReach, MemoryScope, PairingMode, PairingState
+from palyra.core.journal.records import ChannelAudience, MemoryScope, PairingMode, PairingState
 from palyra.net.protocol.results import Agent, AgentList, Channel, ChannelList, Pairing, PairingPage
 
 ALL_TOOLS = ("*",)
@@ -77,11 +77,11 @@ class RegistryMethods(RequestMethods):
         conversation_id: str | None = None,
         agent: str | None = None,
         pairing: PairingMode | None = None,
-        reach: ChannelReach | None = None,
+        audience: ChannelAudience | None = None,
     ) -> Channel:
         """Set the agent of a channel or of one conversation; pairing is required by default.
 
-        The reach `conversation`, which is the default, keeps memory, references, learning and
+        The audience `conversation`, which is the default, keeps memory, references, learning and
         procedures of its runs within their conversation; `principal` opens those of its owner.
         """
         params = {
@@ -90,7 +90,7 @@ class RegistryMethods(RequestMethods):
             "conversation_id": conversation_id,
             "agent": agent,
             "pairing": pairing,
-            "reach": reach,
+            "audience": audience,
         }
         return await self._mutate("channel.set", params, Channel)
 

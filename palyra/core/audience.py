@@ -2,7 +2,7 @@
 
 A channel belongs to a principal, but its senders are other people.  A run that answers them is
 confined to its conversation: memory, earlier runs and sessions, procedures and what is learned stop
-there, unless the operator gave the channel the reach `principal`.  Every reader and writer for a run
+there, unless the operator gave the channel the audience `principal`.  Every reader and writer for a run
 takes an audience, never a bare principal, so a new one cannot forget the channel.
 
 A delegated run has the limits of the run that delegated.

@@ -10,7 +10,7 @@ import hmac
 import msgspec
 
 from palyra.core.journal.records import (
-    ChannelReach,
+    ChannelAudience,
     ChannelRecord,
     PairingMode,
     PairingRecord,
@@ -152,7 +152,7 @@ class SetChannel(msgspec.Struct, frozen=True, kw_only=True):
     conversation_id: str = ""
     agent: str
     pairing: PairingMode
-    reach: ChannelReach = "conversation"
+    audience: ChannelAudience = "conversation"
 
 
 class PairingRequested(msgspec.Struct, frozen=True, kw_only=True):

@@ -76,7 +76,7 @@ class Channels:
         agent = choose_agent(command, found)
         if found.pairing == "required":
             await self._require_paired(principal, channel, command.sender)
-        return msgspec.structs.replace(command, agent=agent, reach=found.reach)
+        return msgspec.structs.replace(command, agent=agent, reach=found.audience)
 
     def _check_text(self, field: str, text: str | None) -> None:
         """Refuse secrets: these texts are stored and shown in plain text."""
@@ -178,7 +178,7 @@ class Channels:
             conversation_id=wanted.conversation_id,
             agent=wanted.agent,
             pairing=wanted.pairing,
-            reach=wanted.reach,
+            audience=wanted.audience,
             revision=1 if before is None else before.revision + 1,
             created_ms=now_ms if before is None else before.created_ms,
             updated_ms=now_ms,

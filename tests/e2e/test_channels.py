@@ -10,9 +10,11 @@ import pytest
 import trio
 
 from palyra.client import Client
-from palyra.core.journal.records import ChannelReach
+from palyra.core.journal.records import ChannelAudience, ChannelRecord
 from palyra.core.tape.events import RunAccepted
 from palyra.core.text.references import KINDS
+from palyra.errors import InvalidParams
+from tests.cli.command import palyra
 from tests.e2e.daemon_process import DaemonProcess, running
 from tests.e2e.people import make_token
 from tests.e2e.tapes import read_whole
@@ -40,9 +42,9 @@ class Desk:
     operator: Client
     ids: Mapping[str, str]
 
-    async def open(self, channel: str, reach: ChannelReach | None = None) -> None:
+    async def open(self, channel: str, audience: ChannelAudience | None = None) -> None:
         """Set a channel of the owner; pairing is not what these tests are about."""
-        await self.operator.set_channel(channel, principal="ann", pairing="open", reach=reach)
+        await self.operator.set_channel(channel, principal="ann", pairing="open", audience=audience)
 
     async def told(self, channel: str, sender: str, text: str) -> tuple[str, str]:
         """Send a message of a sender in a conversation of its own; the run and its whole tape."""
@@ -215,6 +217,29 @@ async def test_the_words_of_a_sender_are_not_trusted(daemon: DaemonProcess) -> N
             assert (
                 '"trust":"mixed"' in msgspec.json.encode([event.event for event in tape]).decode()
             )
+
+
+async def test_the_earlier_name_of_the_setting_is_refused(daemon: DaemonProcess) -> None:
+    """With the new one, by the method and by the command; a stored channel keeps its setting."""
+    async with daemon.connect() as operator:
+        with pytest.raises(
+            InvalidParams, match='unknown field "reach": it is called "audience" now'
+        ):
+            await operator.call("channel.set", {"channel": "named", "reach": "principal"})
+        said = await palyra("channels", "set", "named", "--reach", "principal", home=daemon.home)
+        assert "--reach is called --audience now" in said.err
+        made = await operator.set_channel("named", audience="principal")
+        assert "principal" == made.audience
+        assert ["principal"] == [
+            each.audience for each in await operator.list_channels() if each.channel == "named"
+        ]
+    record = ChannelRecord(
+        principal="ann", channel="c", agent="a", pairing="open", audience="principal",
+        created_ms=1, updated_ms=1,
+    )  # fmt: skip
+    stored = msgspec.json.encode(record)
+    assert b'"reach":"principal"' in stored
+    assert record == msgspec.json.decode(stored, type=ChannelRecord)
 
 
 def test_an_older_tape_is_confined() -> None:

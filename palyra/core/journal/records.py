@@ -288,7 +288,7 @@ PairingMode = Literal["open", "required"]
 
 
 # How far memory, references, learning and procedures of a channel's runs go.
-ChannelReach = Literal["conversation", "principal"]
+ChannelAudience = Literal["conversation", "principal"]
 
 
 class ChannelRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -302,7 +302,7 @@ class ChannelRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     conversation_id: str = ""  # "": every conversation without its own record
     agent: str
     pairing: PairingMode = "required"
-    reach: ChannelReach = "conversation"
+    audience: ChannelAudience = msgspec.field(default="conversation", name="reach")  # stored so
     revision: int = 1
     created_ms: int
     updated_ms: int

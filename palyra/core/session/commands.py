@@ -6,7 +6,7 @@ import msgspec
 
 from palyra.core.journal.records import (
     TERMINAL,
-    ChannelReach,
+    ChannelAudience,
     Pin,
     QueueMode,
     RunPhase,
@@ -63,7 +63,7 @@ class StartRun(msgspec.Struct, frozen=True, kw_only=True):
     channel: str | None = None
     conversation_id: str | None = None
     sender: str | None = None
-    reach: ChannelReach = "conversation"  # of the channel
+    reach: ChannelAudience = "conversation"  # of the channel
     model: str | None = None
     model_choice: ModelChoice | None = None  # None: decided once the agent is known
     queue_mode: QueueMode | None = None  # None: the session's

@@ -29,7 +29,7 @@ from palyra.core.journal.records import (
     BudgetMetric,
     BudgetScope,
     BudgetWindow,
-    ChannelReach,
+    ChannelAudience,
     Charge,
     MemoryScope,
     QueueMode,
@@ -277,7 +277,7 @@ class RunAccepted(Event, frozen=True, kw_only=True, gc=False):
     channel: str | None = None  # origin of the message, with the next two
     conversation_id: str | None = None
     sender: str | None = None
-    reach: ChannelReach = "conversation"  # of a run of a channel
+    reach: ChannelAudience = "conversation"  # of a run of a channel
     brief: RequestOptions | None = None  # request options of the caller
     model_choice: ModelChoice = "pinned"  # how `model` was chosen; older tapes are pinned
     delegation: Delegation | None = None  # None: not delegated

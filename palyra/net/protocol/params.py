@@ -4,11 +4,12 @@ Unknown fields are refused everywhere: a misspelt option that is silently ignore
 error.
 """
 
-from typing import Annotated, Any, TypeVar
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, TypeVar
 
 import msgspec
 
-from palyra.core.text.validation_errors import WORDS, explain
+from palyra.core.text.validation_errors import WORDS, explain, show
 from palyra.errors import InvalidParams
 
 SLUG = msgspec.Meta(  # a name chosen by an operator
@@ -34,6 +35,8 @@ NAME = msgspec.Meta(  # a name that a person chooses and reads in lists
 class Params(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Base of all parameter structs."""
 
+    renamed: ClassVar[Mapping[str, str]] = {}  # earlier names, which are refused with the new one
+
 
 class NoParams(Params, frozen=True, kw_only=True):
     """Params of a method without any."""
@@ -55,4 +58,6 @@ def convert_params(kind: type[P], params: dict[str, Any]) -> P:
         return msgspec.convert(params, kind)
     except msgspec.ValidationError as error:
         fault = explain(error, kind, params, _SECRET)
-        raise InvalidParams(fault.message, field=fault.field) from None
+        new = kind.renamed.get(fault.field)
+        message = fault.message if new is None else f"{fault.message}: it is called {show(new)} now"
+        raise InvalidParams(message, field=fault.field) from None

@@ -27,7 +27,7 @@ from palyra.core.journal.records import (
     CandidateKind,
     CandidateSource,
     CandidateState,
-    ChannelReach,
+    ChannelAudience,
     Evidence,
     GrantRecord,
     IncidentDomain,
@@ -322,7 +322,7 @@ class Channel(Result, frozen=True, kw_only=True):
     channel: str
     agent: str
     pairing: Annotated[str, known(PairingMode)]
-    reach: Annotated[str, known(ChannelReach)] = "conversation"
+    audience: Annotated[str, known(ChannelAudience)] = "conversation"
     created_ms: int
     updated_ms: int
     conversation_id: str = ""

@@ -569,7 +569,7 @@ async def test_conversations_of_a_channel_do_not_use_up_the_questions(
             await ask(kit, f"git {number}", channel="chat", conversation_id=str(number))
         await ask(kit, "git status")
         assert 34 == len(await pending(kit))
-        opened = msgspec.structs.replace(channel, reach="principal")
+        opened = msgspec.structs.replace(channel, audience="principal")
         await kit.services.channels.set(OPERATOR, opened)
         for number in range(33, 66):
             await ask(kit, f"git {number}", channel="chat", conversation_id=str(number))

@@ -3,14 +3,15 @@
 Operators only.
 """
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, ClassVar
 
 import msgspec
 
 from palyra.core.channel import SetChannel
 from palyra.core.journal.changes import PairingFilter
 from palyra.core.journal.records import (
-    ChannelReach,
+    ChannelAudience,
     ChannelRecord,
     PairingMode,
     PairingRecord,
@@ -48,7 +49,9 @@ class ChannelSet(Mutation, frozen=True, kw_only=True):
     conversation_id: OutsideId | None = None
     agent: AgentName = "default"
     pairing: PairingMode = "required"
-    reach: ChannelReach = "conversation"
+    audience: ChannelAudience = "conversation"
+
+    renamed: ClassVar[Mapping[str, str]] = {"reach": "audience"}
 
 
 class ChannelDelete(Mutation, frozen=True, kw_only=True):
@@ -94,7 +97,7 @@ async def set_(call: MethodCall, params: ChannelSet) -> Channel:
         conversation_id=params.conversation_id or "",
         agent=params.agent,
         pairing=params.pairing,
-        reach=params.reach,
+        audience=params.audience,
     )
     channels = call.backend.channels
     return _show(
