@@ -69,7 +69,7 @@ from palyra.core.incident.kinds import (
     record_damaged,
 )
 from palyra.core.journal.records import IncidentRecord
-from palyra.core.memory.items import FILE_GONE, WORDS_DAMAGED
+from palyra.core.memory.items import FILE_GONE, VECTORS_DAMAGED, WORDS_DAMAGED
 from palyra.core.model.routing import ProviderHealth
 from palyra.core.run.inputs import Cancel
 from palyra.core.text.visible import pluralize
@@ -446,7 +446,7 @@ class Watchdog:
             return
         now_s = trio.current_time()
         since_s = self.damaged_s.setdefault(name, now_s)
-        is_certain = damage == FILE_GONE or damage.startswith(WORDS_DAMAGED)
+        is_certain = damage == FILE_GONE or damage.startswith((WORDS_DAMAGED, VECTORS_DAMAGED))
         if is_certain or is_stuck(since_s, now_s, self.modes.stuck_s):
             self._report(symptoms.index_damaged(name, damage))
 

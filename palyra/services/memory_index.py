@@ -26,7 +26,7 @@ import trio
 
 from palyra.core.journal.changes import Change, MemoryFilter, UnembeddedItem
 from palyra.core.journal.records import MemoryVector, MemoryVectors, TurnIndexing
-from palyra.core.memory.items import WORDS_DAMAGED, MemoryHits
+from palyra.core.memory.items import MemoryHits
 from palyra.core.memory.vectors import StoredVector
 from palyra.core.ports import Journal, MemoryEmbedder, MemoryIndexing
 from palyra.errors import Forbidden, InvalidParams, Unavailable
@@ -39,7 +39,7 @@ SAVE_EVERY = 1_000  # vectors between two writes of the file, while there is mor
 # that lacks one vector in so many costs a start some milliseconds, which reads them from the journal.
 SAVED_SHARE = 50
 MAX_REFUSED = 1_000  # texts that are left out; more of them are a failure of the embedder
-TEXT_CHECK_S = 3_600.0  # between two checks of a text index, which read all of it
+STORED_CHECK_S = 3_600.0  # between two checks of a text index and its vectors, which read all of it
 FIRST_REFUSED = 8  # as many before the first success are such a failure, too
 
 
@@ -53,22 +53,22 @@ class SharedMemoryIndex:
         find_embedder: Callable[[], MemoryEmbedder],
         plan_turns: Callable[[], TurnIndexing | None] | None = None,
         *,
-        check_text: Callable[[], str] = lambda: "",
+        check_stored: Callable[[], str] = lambda: "",
     ) -> None:
         """`make_index` is called in a thread, and both functions when they are first needed.
 
         `plan_turns` makes it the index of conversations, which are indexed before a search and in
-        the background; it returns the next step and is called in threads.  So is `check_text`, which
-        returns the damage of the text index.
+        the background; it returns the next step and is called in threads.  So is `check_stored`, which
+        returns the damage of the text index and of the stored vectors.
         """
         self._plan_turns = plan_turns
         self._indexing = trio.Lock()
         self._make_index = make_index
         self._journal = journal
         self._find_embedder = find_embedder
-        self._check_text = check_text
-        self._text_due_s = -inf  # of the next check of the text index
-        self.text_damage = ""  # found by the last one
+        self._check_stored = check_stored
+        self._check_due_s = -inf  # of the next check of what is stored
+        self.stored_damage = ""  # found by the last one
         self._index: MemoryIndexing | None = None
         self._turn = trio.Lock()
         self._upkeep = trio.Lock()
@@ -104,7 +104,7 @@ class SharedMemoryIndex:
         try:
             return await self._find(query, wanted)
         except Unavailable:
-            self._text_due_s = -inf  # perhaps the index is damaged: the next look tells
+            self._check_due_s = -inf  # perhaps the index is damaged: the next look tells
             raise
 
     async def _find(self, query: str, wanted: MemoryFilter) -> MemoryHits:
@@ -154,24 +154,24 @@ class SharedMemoryIndex:
     async def find_damage(self) -> str:
         """Return the defect of an index in use, "" for none.  Raises Unavailable."""
         now_s = trio.current_time()
-        if now_s >= self._text_due_s:
-            self._text_due_s = now_s + TEXT_CHECK_S
-            self.text_damage = await self._journal.read(lambda _store: self._check_text())
-        if self.text_damage:
-            return f"{WORDS_DAMAGED}: {self.text_damage}"
+        if now_s >= self._check_due_s:
+            self._check_due_s = now_s + STORED_CHECK_S
+            self.stored_damage = await self._journal.read(lambda _store: self._check_stored())
+        if self.stored_damage:
+            return self.stored_damage
         if self._index is None:
             return ""
         return await self._in_turn(lambda index: index.damage)
 
     async def prove(self) -> None:
-        """Check the text index now, with a search.  Raises Unavailable for a damaged one.
+        """Check what is stored now, with a search.  Raises Unavailable for a damaged one.
 
         Cancellation: nothing happened.
         """
-        self.text_damage = await self._journal.read(lambda _store: self._check_text())
-        self._text_due_s = trio.current_time() + TEXT_CHECK_S
-        if self.text_damage:
-            raise Unavailable(f"{WORDS_DAMAGED} after the rebuild: {self.text_damage}")
+        self.stored_damage = await self._journal.read(lambda _store: self._check_stored())
+        self._check_due_s = trio.current_time() + STORED_CHECK_S
+        if self.stored_damage:
+            raise Unavailable(f"{self.stored_damage}, after the rebuild")
 
     async def rebuild(self) -> None:
         """Forget the index in memory; the upkeep makes another from the stored vectors.

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 
 from palyra.core.memory.items import MemoryHit, RecallUse
 from palyra.core.model.sources import ContextSource, RecallScope
+from palyra.errors import Unavailable
 from palyra.services.memory_search import MemorySearch
 
 
@@ -26,11 +27,16 @@ class MemoryRecall:
         return self._search.has_items(principal)
 
     async def recall(self, question: str, scope: RecallScope) -> Sequence[ContextSource]:
-        """See `core.ports.PromptRecall`; a run's recall is listed by `memory.used`."""
+        """See `core.ports.PromptRecall`; a run's recall is listed by `memory.used`.
+
+        Raises Unavailable for a search that failed, which the tape then says.
+        """
         place = scope.audience.place
         if place is None:
             return ()
         pack = await self._search.recall(question, place, limit=scope.limit)
+        if pack.is_failed:
+            raise Unavailable(f"the memory failed: {pack.degraded}")
         if not pack.hits:
             return ()
         if scope.run_id:

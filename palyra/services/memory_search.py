@@ -193,7 +193,7 @@ class MemorySearch:
                 await self._note_if_empty(place.principal, generation)
             return pack_hits(found)
         except Unavailable as error:
-            return RecallPack(degraded=error.message)
+            return RecallPack(degraded=error.message, is_failed=True)
 
     async def prepare(self, principal: str) -> None:
         """Find out if the principal has items, once; a journal that fails leaves it open.

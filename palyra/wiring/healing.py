@@ -153,7 +153,7 @@ async def _rebuild_vectors(
     indexes: Mapping[str, SharedMemoryIndex], memories: Memories, key: str
 ) -> str:
     index = indexes[subject_of(key)]
-    if index.text_damage:
+    if index.stored_damage:
         await memories.rebuild(Caller(principal=actor.DAEMON, role="operator", token_id=""))
         return "its words were written anew, and a search finds them; its upkeep makes the vectors"
     await index.rebuild()

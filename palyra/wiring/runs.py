@@ -170,14 +170,14 @@ def build_memory_indexes(
             partial(make_index, store, "memory.index"),
             journal,
             find_embedder,
-            check_text=store.find_text_damage,
+            check_stored=store.find_index_damage,
         ),
         SharedMemoryIndex(
             partial(make_index, turns, "conversations.index"),
             journal,
             find_embedder,
             turns.plan_turns,
-            check_text=turns.find_text_damage,
+            check_stored=turns.find_index_damage,
         ),
     )
 

@@ -203,11 +203,66 @@ async def test_a_journal_removed_under_a_running_daemon_is_saved(tmp_path: Path,
             assert not [each.key for each in listed if each.key.startswith("chain_broken")]
 
 
+ITEMS = 30
+
+
 def break_words(home: Path) -> None:
     """Damage both text indexes of a stopped daemon."""
     connection = apsw.Connection(str(home / "journal.sqlite3"))
     connection.execute("DELETE FROM memory_fts_data WHERE id > 10; DELETE FROM turn_fts_data")
     connection.close()
+
+
+def exchange_vectors(home: Path) -> None:
+    """Give each item of a stopped daemon the vector of another one."""
+    connection = apsw.Connection(str(home / "journal.sqlite3"))
+    first = "SELECT vector FROM memory_vectors ORDER BY row LIMIT 1"
+    connection.execute(f"UPDATE memory_vectors SET vector = ({first})")  # noqa: S608 - a literal
+    assert connection.total_changes() >= ITEMS
+    connection.close()
+
+
+async def wait_vectors(client: Client) -> None:
+    """Wait until each item has a vector."""
+    await client.search_memories("number7")
+    with trio.fail_after(WITHIN_S):
+        while (await client.get_memory_status()).without_vector:  # noqa: ASYNC110 - another process
+            await trio.sleep(LOOK_S)
+
+
+async def test_exchanged_vectors_are_found_and_made_again(tmp_path: Path) -> None:
+    """Searches by meaning find the right items afterwards, and the check agrees."""
+    with running(tmp_path, **PACE) as daemon:
+        async with daemon.connect() as client:
+            for number in range(ITEMS):
+                await client.add_memory(f"The port of host number{number} is {number}", kind="fact")
+            await wait_vectors(client)
+        daemon.stop()
+        exchange_vectors(daemon.home)
+        daemon.start()
+        async with daemon.connect() as client:
+            found = await wait_incident(client, "index_damaged:memory", lambda _: True)
+            assert f"its vectors are damaged: {ITEMS - 1} of {ITEMS}" in str(
+                found.evidence["damage"]
+            )
+            done = await palyra("memory", "rebuild", home=daemon.home)
+            assert not done.code, done
+            await wait_incident(client, "index_damaged:memory", is_resolved)
+
+
+async def test_a_run_without_its_memory_says_so(tmp_path: Path) -> None:
+    """A watcher sees the failure of the index among the sources of the run."""
+    with running(tmp_path, **PACE) as daemon:
+        async with daemon.connect() as client:
+            await client.add_memory("The staging harbour is deep", kind="fact")
+        daemon.stop()
+        break_words(daemon.home)
+        daemon.start()
+        async with daemon.connect() as client:
+            started = await client.start_run("/say where is the staging harbour?")
+            await client.wait_run(started.run_id)
+        shown = await palyra("tape", "show", started.run_id, home=daemon.home)
+    assert "recalled: the memory failed" in shown.out
 
 
 @pytest.mark.parametrize("mode", ["auto", "observe_only"])

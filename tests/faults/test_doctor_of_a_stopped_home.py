@@ -272,6 +272,7 @@ CASES: dict[str, tuple[str, Damage]] = {
     "shadow table dropped": ("tapes", lambda home: sql(home, "DROP TABLE memory_fts_data")),
     "index without a row": ("records", lambda home: sql(home, "DELETE FROM memory_fts_docsize WHERE id = 1")),
     "vectors overwritten": ("records", lambda home: sql(home, "UPDATE memory_vectors SET vector = randomblob(length(vector))")),
+    "vectors exchanged": ("records", lambda home: sql(home, "UPDATE memory_vectors SET vector = (SELECT vector FROM memory_vectors ORDER BY row LIMIT 1)")),
     # files beside the journal
     "file of vectors": ("stored files", lambda home: flip(only(home, "vectors/*"), 300)),
     "file of vectors empty": ("stored files", lambda home: truncate(only(home, "vectors/*"), 0)),

@@ -68,6 +68,14 @@ async def test_a_memory_that_was_emptied_costs_nothing_again(kit: Kit) -> None:
     assert not kit.recall.has_items("ann")
 
 
+async def test_a_search_that_fails_is_no_empty_memory(kit: Kit) -> None:
+    """The run learns of it, and its tape says why it went on without memory."""
+    await kit.add("cmake builds the project")
+    kit.store.close()
+    with pytest.raises(Unavailable, match="the memory failed: journal: it is closed"):
+        await kit.recall.recall("cmake", SCOPE)
+
+
 async def test_no_hit_does_not_make_a_memory_empty(kit: Kit) -> None:
     """A question about something else leaves the items to the next one."""
     await kit.add("cmake builds the project")

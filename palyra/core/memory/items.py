@@ -353,6 +353,7 @@ class MemoryHit(msgspec.Struct, frozen=True, kw_only=True):
 
 SearchMode = Literal["hybrid", "lexical"]
 WORDS_DAMAGED = "its words are damaged"  # begins the damage of a text index
+VECTORS_DAMAGED = "its vectors are damaged"  # likewise, of the vectors in the journal
 FILE_GONE = "its file is gone"  # damage of an index whose vectors in memory are sound
 
 
@@ -371,6 +372,7 @@ class RecallPack(msgspec.Struct, frozen=True, kw_only=True):
     tokens: int = 0
     mode: SearchMode = "lexical"
     degraded: str = ""
+    is_failed: bool = False  # the search failed, as `degraded` says
 
     @property
     def trust(self) -> Trust:

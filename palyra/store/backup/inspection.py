@@ -51,7 +51,7 @@ from palyra.store.journal.keys import (
     read_operator_token,
 )
 from palyra.store.sqlite.connection import open_reader
-from palyra.store.sqlite.memory_search import ITEM_TABLES, find_text_damage
+from palyra.store.sqlite.memory_search import ITEM_TABLES, find_text_damage, find_vector_damage
 from palyra.store.sqlite.open_files import database_bytes
 from palyra.store.sqlite.queries import TABLES
 from palyra.store.sqlite.schema import APPLICATION_ID, MIGRATIONS, SCHEMA_VERSION
@@ -313,6 +313,8 @@ def _check_indexes(connection: apsw.Connection, found: Inspection) -> None:
             if damaged:
                 detail = f"{pluralize(damaged, 'vector')} in {tables.vectors} not of length 1"
                 found.report("records", detail, remedy)
+            elif damage := find_vector_damage(connection, tables):
+                found.report("records", f"vectors in {tables.vectors}: {damage}", remedy)
 
 
 def _is_unit(scale: float, vector: bytes) -> bool:

@@ -35,6 +35,7 @@ from palyra.core.journal.records import (
     Record,
 )
 from palyra.core.memory.fields import search_fields
+from palyra.core.memory.vectors import checksum_of
 from palyra.errors import InvariantBroken
 from palyra.store.sqlite.connection import BulkInsert, Row, transaction
 from palyra.store.sqlite.decoding import DamageNotes, read_found
@@ -56,9 +57,9 @@ _ITEMS = BulkInsert("memories", _COLUMNS, f"ON CONFLICT ({_KEY}) DO UPDATE SET {
 _LOG = BulkInsert("memory_log", ("principal", "memory_id", "action", "at_ms", "by"))
 VECTORS = BulkInsert(
     "memory_vectors",
-    ("row", "embedder", "scale", "vector"),
+    ("row", "embedder", "scale", "vector", "crc"),
     "ON CONFLICT (row) DO UPDATE SET embedder = excluded.embedder, scale = excluded.scale,"
-    " vector = excluded.vector",
+    " vector = excluded.vector, crc = excluded.crc",
 )
 _FTS = BulkInsert("memory_fts", ("rowid", "text", '"when"'))
 
@@ -306,11 +307,16 @@ def _put_vectors(connection: apsw.Connection, batches: Sequence[MemoryVectors]) 
         )
         hashes = dict(found)
         rows: list[Row] = [
-            (each.row, batch.embedder, each.scale, each.values)
+            vector_row(each.row, batch.embedder, each.scale, each.values)
             for each in batch.vectors
             if hashes.get(each.row) == each.text_hash
         ]
         VECTORS.append(connection, rows)
+
+
+def vector_row(row: int, embedder: str, scale: float, values: bytes) -> Row:
+    """Return a row of a table of vectors, with its checksum."""
+    return row, embedder, scale, values, checksum_of(row, embedder, scale, values)
 
 
 def _json(value: object) -> str:

@@ -10,6 +10,7 @@ search (see `queries`): 70 ns a row against 500.
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
+from functools import partial
 from itertools import starmap
 from typing import Any, NamedTuple, TypeVar, cast
 
@@ -18,7 +19,8 @@ import msgspec
 
 from palyra.core.journal.changes import MemoryFilter, UnembeddedItem
 from palyra.core.journal.records import MemoryRecord
-from palyra.core.memory.vectors import StoredVector, VectorSpace
+from palyra.core.memory.items import VECTORS_DAMAGED, WORDS_DAMAGED
+from palyra.core.memory.vectors import StoredVector, VectorSpace, checksum_of
 from palyra.errors import Unavailable
 from palyra.store.sqlite.decoding import DamageNotes, read_found
 from palyra.store.sqlite.memories import (
@@ -29,6 +31,7 @@ from palyra.store.sqlite.memories import (
     narrow,
     read_rows,
     select_items,
+    vector_row,
 )
 
 ITEM_FACTS = (
@@ -150,15 +153,23 @@ class IndexQueries(ABC):
         """Return the numbers of all rows, separated by commas."""
         return self._read_text(f"SELECT group_concat(row) FROM {self.tables.items}", ())  # noqa: S608 - only literals of this package
 
-    def find_text_damage(self) -> str:
-        """Check the text index by itself, against its rows and by a search; "" if it is sound.
+    def find_index_damage(self) -> str:
+        """Check the text index by itself, against its rows and by a search, and each vector.
 
-        Reads the whole text index.
+        Return "" if all are sound; otherwise the text starts with `WORDS_DAMAGED` or `VECTORS_DAMAGED`.
+        Reads the whole text index and all vectors.
         """
-        try:
-            return self._read(lambda c: find_text_damage(c, self.tables))
-        except Unavailable as error:
-            return error.message
+        for find, part in (
+            (find_text_damage, WORDS_DAMAGED),
+            (find_vector_damage, VECTORS_DAMAGED),
+        ):
+            try:
+                damage = self._read(partial(find, tables=self.tables))
+            except Unavailable as error:
+                damage = error.message
+            if damage:
+                return f"{part}: {damage}"
+        return ""
 
     def list_matching_rows(self, wanted: MemoryFilter) -> str:
         """Return the numbers of the rows that match the filter, separated by commas."""
@@ -299,8 +310,24 @@ def append_vectors(
 ) -> None:
     """Write vectors of rows, in the caller's transaction.  Raises apsw.ConstraintError."""
     VECTORS.append(
-        connection, [(row, embedder, vector.scale, vector.values) for row, vector in vectors]
+        connection,
+        [vector_row(row, embedder, vector.scale, vector.values) for row, vector in vectors],
     )
+
+
+def find_vector_damage(connection: apsw.Connection, tables: IndexedTables) -> str:
+    """Return how many vectors do not have their checksum; "" if all have, or have none."""
+    if not connection.execute(
+        "SELECT 1 FROM pragma_table_info(?) WHERE name = 'crc'", (tables.vectors,)
+    ).get:
+        return ""  # a journal of an older version, which a start migrates
+    damaged = count = 0
+    for row, embedder, scale, values, crc in connection.execute(
+        f"SELECT row, embedder, scale, vector, crc FROM {tables.vectors}"  # noqa: S608 - a literal of this package
+    ):
+        damaged += crc not in {None, checksum_of(row, embedder, scale, values)}
+        count += 1
+    return f"{damaged} of {count} have other values than were stored" if damaged else ""
 
 
 def find_text_damage(connection: apsw.Connection, tables: IndexedTables) -> str:

@@ -619,6 +619,11 @@ FROM (
 ) AS i;
 """
 
+_VECTOR_CHECKSUMS = """
+ALTER TABLE memory_vectors ADD COLUMN crc INTEGER;  -- none: made by an older version
+ALTER TABLE turn_vectors ADD COLUMN crc INTEGER;
+"""
+
 MIGRATIONS: tuple[str, ...] = (  # the n-th leads to version n
     _TAPES_AND_RECORDS,
     _RULES,
@@ -638,6 +643,7 @@ MIGRATIONS: tuple[str, ...] = (  # the n-th leads to version n
     _SHARES,
     _REMOVED_WORK,
     _DAMAGED_TURNS,
+    _VECTOR_CHECKSUMS,
 )
 SCHEMA_VERSION = len(MIGRATIONS)
 

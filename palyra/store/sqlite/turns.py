@@ -27,7 +27,7 @@ from palyra.core.journal.records import (
 from palyra.core.memory.fields import search_fields
 from palyra.store.sqlite.connection import BulkInsert
 from palyra.store.sqlite.decoding import DamageNotes
-from palyra.store.sqlite.memories import read_rows, recreate_text_index
+from palyra.store.sqlite.memories import read_rows, recreate_text_index, vector_row
 from palyra.store.sqlite.memory_search import IndexedTables, IndexQueries, MemoryChanges
 
 T = TypeVar("T")
@@ -61,9 +61,9 @@ _TURNS = BulkInsert(
 _FTS = BulkInsert("turn_fts", ("rowid", "text", '"when"'))
 _VECTORS = BulkInsert(
     "turn_vectors",
-    ("row", "embedder", "scale", "vector"),
+    ("row", "embedder", "scale", "vector", "crc"),
     "ON CONFLICT (row) DO UPDATE SET embedder = excluded.embedder, scale = excluded.scale,"
-    " vector = excluded.vector",
+    " vector = excluded.vector, crc = excluded.crc",
 )
 
 
@@ -255,7 +255,7 @@ def _put_vectors(connection: apsw.Connection, batch: MemoryVectors) -> None:
     _VECTORS.append(
         connection,
         [
-            (each.row, batch.embedder, each.scale, each.values)
+            vector_row(each.row, batch.embedder, each.scale, each.values)
             for each in batch.vectors
             if each.row in alive
         ],

@@ -105,7 +105,7 @@ def test_a_forgotten_item_leaves_no_entry(journal: SqliteJournal) -> None:
     """The row, its entry and its vector go in one transaction, and its neighbours are linked."""
     put(journal, *talk(4))
     journal._get_opened().writer._connection.execute(
-        "INSERT INTO memory_vectors SELECT row, 'e', 1.0, x'00' FROM memories"
+        "INSERT INTO memory_vectors SELECT row, 'e', 1.0, x'00', NULL FROM memories"
     )
     gone = MemoryRemoval(principal="alice", memory_ids=("mem_1", "mem_2"), at_ms=NOW, by="a")
     put(journal, gone)
@@ -136,7 +136,7 @@ def test_a_new_text_drops_the_vector(journal: SqliteJournal) -> None:
     first, second = memory("mem_0", "alpha"), memory("mem_1", "bravo")
     put(journal, first, second)
     journal._get_opened().writer._connection.execute(
-        "INSERT INTO memory_vectors SELECT row, 'e', 1.0, x'00' FROM memories"
+        "INSERT INTO memory_vectors SELECT row, 'e', 1.0, x'00', NULL FROM memories"
     )
     put(
         journal,

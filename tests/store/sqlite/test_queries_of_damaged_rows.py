@@ -115,10 +115,10 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteJournal]:
         ).fetchall():
             connection.execute(f"DROP TRIGGER {name}")
         connection.execute(
-            "INSERT INTO memory_vectors VALUES (1, 'e', 0.1, x'0101'), (2, 'e', 0.1, x'0101')"
+            "INSERT INTO memory_vectors VALUES (1, 'e', 0.1, x'0101', NULL), (2, 'e', 0.1, x'0101', NULL)"
         )
         connection.execute(
-            "INSERT INTO turn_vectors VALUES (1, 'e', 0.1, x'0101'), (2, 'e', 0.1, x'0101')"
+            "INSERT INTO turn_vectors VALUES (1, 'e', 0.1, x'0101', NULL), (2, 'e', 0.1, x'0101', NULL)"
         )
     yield journal
     journal.close()

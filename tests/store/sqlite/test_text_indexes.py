@@ -1,12 +1,19 @@
 """Text indexes that were damaged: found by their check, made anew, and proved by a search."""
 
+from itertools import cycle
 from pathlib import Path
 
 import apsw
 import pytest
 
 from palyra.core.journal.changes import Change
-from palyra.core.journal.records import FROM_THE_START, MemoryReindex, TurnIndexing
+from palyra.core.journal.records import (
+    FROM_THE_START,
+    MemoryReindex,
+    MemoryVector,
+    MemoryVectors,
+    TurnIndexing,
+)
 from palyra.store.sqlite.journal import SqliteJournal
 from tests.store.kit import memory, sqlite_journal
 
@@ -31,7 +38,7 @@ def filled(tmp_path: Path) -> SqliteJournal:
     store.open()
     items = [memory(f"mem_{n}", f"the deploy port of host{n} is {n}") for n in range(ITEMS)]
     store.commit([Change(records=(item,)) for item in items])
-    assert not store.find_text_damage()
+    assert not store.find_index_damage()
     store.close()
     return store
 
@@ -48,12 +55,56 @@ def test_a_damaged_text_index_is_found_and_made_anew(filled: SqliteJournal, stat
     """Each damage is named; after reindexing the check and a search agree that it is mended."""
     harm(filled.path, statement)
     filled.open()
-    assert filled.find_text_damage()
+    assert filled.find_index_damage()
     assert [None] == filled.commit([
         Change(records=(MemoryReindex(after_row=0, through_row=1_000),))
     ])  # fmt: skip
-    assert not filled.find_text_damage()
+    assert not filled.find_index_damage()
     assert ITEMS == len(filled.list_postings("text", ["port"], 1_000).split(","))
+    filled.close()
+
+
+def vectors(store: SqliteJournal) -> MemoryVectors:
+    """A vector of each item, all of them of length 1."""
+    items = store.list_unembedded("e", 16, limit=ITEMS)
+    return MemoryVectors(
+        embedder="e",
+        vectors=tuple(
+            MemoryVector(
+                each.row, each.text_hash, 1 / 127, bytes([0] * at + [127] + [0] * (15 - at))
+            )
+            for each, at in zip(items, cycle(range(16)), strict=False)
+        ),
+    )
+
+
+OF_ANOTHER = """UPDATE memory_vectors SET (vector, crc) =
+    (SELECT v.vector, v.crc FROM memory_vectors AS v WHERE v.row = 2) WHERE row = 1"""
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE memory_vectors SET vector = randomblob(16)",
+        "UPDATE memory_vectors SET vector = (SELECT vector FROM memory_vectors WHERE row = 2) WHERE row = 1",
+        "UPDATE memory_vectors SET scale = scale / 2 WHERE row = 7",
+        "UPDATE memory_vectors SET embedder = 'f' WHERE row = 7",
+        OF_ANOTHER,
+    ],
+)
+def test_each_vector_has_its_checksum(filled: SqliteJournal, statement: str) -> None:
+    """Plausible values in the wrong place are found; vectors of an older version have no checksum."""
+    filled.open()
+    assert [None] == filled.commit([Change(records=(vectors(filled),))])
+    assert not filled.find_index_damage()
+    filled.close()
+    harm(filled.path, statement)
+    filled.open()
+    assert filled.find_index_damage().startswith("its vectors are damaged: ")
+    filled.close()
+    harm(filled.path, "UPDATE memory_vectors SET crc = NULL")
+    filled.open()
+    assert not filled.find_index_damage()
     filled.close()
 
 
@@ -65,9 +116,9 @@ def test_a_damaged_index_of_conversations_is_made_anew(tmp_path: Path) -> None:
     harm(store.path, "DELETE FROM turn_fts_data")
     store.open()
     turns = store.turns()
-    assert turns.find_text_damage()
+    assert turns.find_index_damage()
     store.commit([
         Change(records=(TurnIndexing(after_position=FROM_THE_START, through_position=0),))
     ])  # fmt: skip
-    assert not turns.find_text_damage()
+    assert not turns.find_index_damage()
     store.close()
