@@ -113,6 +113,8 @@ def names_secret(key: str) -> str | None:  # noqa: PLR0911 - a line for each kin
     if len(found) > 1 and [match.group().lower() for match in found[-2:]] == ["key", "base"]:
         found.pop()  # `secret_key_base` of Rails
     before, last = (match.group().lower() for match in (found[-2:-1] or found)[:1] + found[-1:])
+    if f"{before}{last}" in _APART:
+        return "password"
     if last.endswith(_KEY_IN_GERMAN):
         return "api_key" if f"{before} {last}".startswith(_KEY_OF_IN_GERMAN) else None
     if last == "key":
@@ -131,6 +133,7 @@ def _in_ascii(key: str) -> str:
     return key if key.isascii() else key.replace("ü", "ue").replace("Ü", "UE")
 
 
+_APART = frozenset({"password", "passphrase", "passcode"})  # `PassWord`, `pass-phrase`
 _KEY_IN_GERMAN = "schluessel"
 _KEY_OF_IN_GERMAN = ("api", "geheim", "privat", "zugang", "zugriff", "verschluesselung", "signatur")
 _CLASSES = {

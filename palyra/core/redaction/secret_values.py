@@ -360,6 +360,16 @@ _NAME_IN_CODE = re.compile(
 )
 
 
+def is_joined(text: bytes) -> bool:
+    """Whether it is words joined by signs in both cases with a number, as no program names a thing."""
+    kinds = [text.translate(None, kind) != text for kind in (_UPPER, _LOWER, _DIGITS, _JOINTS)]
+    return all(kinds) and _JOINED.fullmatch(text) is not None and not is_placeholder(text)
+
+
+_JOINTS = b"_!@#+*-"
+_JOINED = re.compile(rb"[A-Za-z0-9_!@#+*-]{10,}")
+
+
 def is_code(text: bytes) -> bool:
     """Whether a value without quotes is an expression, which begins with a name."""
     return _EXPRESSION.match(text) is not None

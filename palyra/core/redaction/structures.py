@@ -1,8 +1,8 @@
 """Values beside a key that names a secret, found by the structure round them and not by their looks.
 
 Structures are JSON at any depth of escapes, literals of programs, YAML, TOML, INI, dotenv, headers,
-options and assignments of a shell, elements and attributes of XML, connection strings and queries of
-addresses.  A reader finds a key (`key_names`) with a separator behind it, takes the value as far as
+options and assignments of a shell, lists of arguments, calls with a name and a value, statements of SQL,
+netrc, elements and attributes of XML, connection strings and queries of addresses.  A reader finds a key (`key_names`) with a separator behind it, takes the value as far as
 the structure says, and only then asks whether the *whole* value is a placeholder, a word or code.  So
 no character inside of a password decides about it.
 
@@ -26,6 +26,7 @@ from palyra.core.redaction.key_names import (
 from palyra.core.redaction.scanner import Ahead, Expression, Span, compile_bytes
 from palyra.core.redaction.secret_values import (
     is_drawn_value,
+    is_joined,
     is_secret_argument,
     is_secret_line,
     is_secret_member,
@@ -46,23 +47,49 @@ _BLANKS = b" \t"
 # --- Where a key ends ----------------------------------------------------------------------------
 
 _KEY_IN_GERMAN = r"[sS][cC][hH][lL](?:[uU][eE]|\xc3[\xbc\x9c]|\\+u00[dDfF][cC])[sS][sS][eE][lL]"
+_APART = {word.replace(" ", ""): word for word in ("pass word", "pass phrase", "pass code")}
 _WORD = "|".join(
     sorted(
-        {*map(any_case, (*SECRET_WORDS, *PERHAPS_WORDS)), _KEY_IN_GERMAN},
+        {
+            *(any_case(_APART.get(word, word)) for word in (*SECRET_WORDS, *PERHAPS_WORDS)),
+            _KEY_IN_GERMAN,
+        },
         key=lambda form: (-len(form), form),
     )
 )
 _MODIFIER = f"(?:[_.-]?(?:{'|'.join(any_case(word) for word in sorted(MODIFIERS))}|[0-9]+))?"
+# Of one password, several.  Texts are full of tokens that are none.
+_SEVERAL = "|".join(
+    any_case(word) for word in ("password", "passphrase", "secret", "apikey", "api key")
+)
+_NAME = f"(?:{_WORD}|(?:{_SEVERAL})s){_MODIFIER}"
+_ATTRIBUTE = r"""[ \t]+[A-Za-z:-]+=\\*["'][^"'<>\r\n]*["']"""
+_IDENTIFIED = any_case("identified")
 _SHAPES = (
     # `"key": `, `key = `, `key := `, `key ||= `, `'key' => `, `[:key] = `
-    rf"""(?:{_WORD}){_MODIFIER}["'`\\]*[\]\x29}}]?[ \t]*(?:[|?][|?]=|[?:]=|=>|[:=])""",
+    rf"""{_NAME}["'`\\]*[\]\x29}}]?[ \t]*(?:[|?][|?]=|[?:]=|=>|[:=])""",
+    # `"pass\u0077ord": `
+    r"""\\u00[2-7][0-9A-Fa-f][A-Za-z0-9_.\x80-\xff-]*["'\\]+[ \t]*:""",
     # `{"name": "KEY", "value": "…"}`, `- name: KEY` above `value: …`, `name="key" value="…"`
     rf"""(?:{_WORD}){_MODIFIER}["'\\]*[ \t]*(?:,|;|\r|\n|\\n|[ \t])[ \t\r\n]*["'\\]*[Vv]alue["'\\]*[ \t]*[:=]""",
     # `<key>…`, `<key type="…">…`
     rf"(?:{_WORD}){_MODIFIER}>",
-    rf"""(?:{_WORD}){_MODIFIER}[ \t]+[A-Za-z:]+=["'][^"'<>\r\n]*["'][ \t]*>""",
+    rf"""{_NAME}(?:\\*["'])?(?:{_ATTRIBUTE})+[ \t]*>""",
+    # `<property name="key">…`, `<name>key</name><value>…`, `<key>key</key> <string>…`
+    rf"""{_NAME}\\*["'][ \t]*>""",
+    rf"""{_NAME}[ \t]*</[A-Za-z]+>(?:[ \t\r\n]|\\[nrt])*<(?:[A-Za-z]*[vV]alue|[sS]tring)>""",
     # `--key …`
     rf"""(?:^|[ \t\r\n"'`\x28,\\])--?(?:[A-Za-z][A-Za-z0-9.-]*[-._]|[A-Za-z]+)?(?:{_WORD}){_MODIFIER}[ \t]""",
+    # `- --key` above `- …`
+    rf"""--?[A-Za-z0-9._-]*(?:{_WORD}){_MODIFIER}(?:\\*["'])?[ \t]*(?:\r?\n|(?:\\r)?\\n)[ \t]*-[ \t]""",
+    # `ENV KEY …` of a Dockerfile, `setenv KEY …` of a shell, an entry of a netrc
+    rf"(?:ENV|setenv|SetEnv|setx)[ \t]+[A-Za-z0-9_]*(?:{_WORD}){_MODIFIER}[ \t]",
+    r"login[ \t]+[^ \t\r\n]+[ \t\r\n]+password[ \t]",
+    # `f("key", "…")`, `["--key", "…"]`
+    rf"""{_NAME}\\*["'][ \t]*,""",
+    # `IDENTIFIED BY '…'`, `PASSWORD '…'` of SQL
+    rf"""{_IDENTIFIED}(?:[ \t]+{any_case("with")}[ \t]+[A-Za-z0-9_"'`]+)?[ \t]+{any_case("by")}[ \t]+(?:{any_case("password")}[ \t]+)?["']""",
+    rf"""(?:{_WORD})[ \t]+["']""",
 )
 
 
@@ -77,9 +104,18 @@ def _begun() -> Expression:
     ends = (
         r"""["'`\\]*[\]\x29}]?[ \t]*[|?:]?[|?]?""",
         r"""["'\\]*[ \t]*(?:,|;|\r|\n|\\n|[ \t])[ \t\r\n]*["'\\]*[Vv]?a?l?u?e?["'\\]*[ \t]*""",
-        r"""[ \t]+[A-Za-z:]+=(?:["'][^"'<>\r\n]*(?:["'][ \t]*)?)?""",
+        rf"""["']?(?:{_ATTRIBUTE})*[ \t]*(?:[A-Za-z:-]+(?:=(?:["'][^"'<>\r\n]*)?)?|/)?""",
+        r"""[ \t]*<?/?[A-Za-z]*>?[ \t\r\n]*<?[A-Za-z]*""",
+        r"""["']?[ \t]*\r?\n?[ \t]*-?""",
     )
-    return compile_bytes(rf"(?:[A-Za-z0-9_.-]+|(?:{_WORD}){_MODIFIER}(?:{'|'.join(ends)}))\z")
+    words = (
+        r"(?:ENV|setenv|SetEnv|setx)[ \t]+[A-Za-z0-9_]*",
+        r"login[ \t]+[^ \t\r\n]*(?:[ \t\r\n]+p?[a-z]*)?",
+        rf"""{_IDENTIFIED}(?:[ \t]+[A-Za-z0-9_"'`]*)*""",
+        r"""\\u00[2-7][0-9A-Fa-f][A-Za-z0-9_.\x80-\xff-]*["'\\]+[ \t]*""",
+        r"(?:[A-Za-z0-9_.-]|\\+(?:u[0-9A-Fa-f]*)?)+",
+    )
+    return compile_bytes(rf"(?:{'|'.join(words)}|{_NAME}(?:{'|'.join(ends)}))\z")
 
 
 class _Place(NamedTuple):
@@ -93,6 +129,7 @@ class _Place(NamedTuple):
     sign: bytes  # the separator: `:`, `=`, `>`, ` `
     before: bytes  # of the same line, before the key
     is_quoted: bool  # the key has quotes
+    is_plural: bool = False  # only a list of values can be meant
 
 
 class _Value(NamedTuple):
@@ -156,44 +193,102 @@ class Structures:
 
 
 _SIGN = re.compile(
-    rb"""(["'`\\]*)([\])}]?)[ \t]*([|?][|?]=|[?:]=|=>|[:=]|>|[ \t])\Z|["'\\]*[ \t]*(?:,|;|\r|\n|\\n|[ \t])[ \t\r\n]*["'\\]*[Vv]alue["'\\]*[ \t]*([:=])\Z"""
+    rb"""(["'`\\]*)([\])}]?)[ \t]*([|?][|?]=|[?:]=|=>|[:=,]|>|[ \t])\Z|["'\\]*[ \t]*(?:,|;|\r|\n|\\n|[ \t])[ \t\r\n]*["'\\]*[Vv]alue["'\\]*[ \t]*([:=])\Z"""
 )
-_ATTRIBUTES = re.compile(rb"""[ \t]+[A-Za-z:]+=["'][^"'<>\r\n]*["'][ \t]*>\Z""")
+_ELEMENT_END = re.compile(
+    rb"""(?:\\*["'])?(?:[ \t]+[A-Za-z:-]+=\\*["'][^"'<>\r\n]*["'])*[ \t]*>\Z"""
+    rb"""|[ \t]*</[A-Za-z]+>(?:[ \t\r\n]|\\[nrt])*<[A-Za-z]+>\Z"""
+)
+_NAMES_ELEMENT = re.compile(
+    rb"""(?:[<:]|(?:[nN]ame|[kK]ey|[iI]d)=\\*["']|<(?:[nN]ame|[kK]ey)>)\Z"""
+)
+_ITEM_BEHIND = re.compile(rb"""(?:\\*["'])?[ \t]*(?:\r?\n|(?:\\r)?\\n)[ \t]*-[ \t]\Z""")
+_CALLED = re.compile(rb"""[A-Za-z0-9_\])][ \t]*\(\s*\\*["']\Z""")
+_ESCAPED_KEY = re.compile(rb"(?:[A-Za-z0-9_.\x80-\xff-]|\\u00[2-7][0-9A-Fa-f])*\Z")
+_ESCAPED = re.compile(rb"\\u00([2-7][0-9A-Fa-f])")
 _MATCHED_KEY = re.compile(rb"-?[A-Za-z][A-Za-z0-9_. -]*")
 
 
 def _place_at(data: bytes | bytearray, start: int, end: int) -> _Place | None:
     """Return the place whose key ends in this match, None if it is no key of a secret."""
     matched = bytes(data[start:end])
+    if matched.startswith(b"\\u00"):
+        return _escaped_place(data, start, end)
+    if matched.endswith((b"'", b'"')):
+        return _statement_place(data, start, end)
     start += len(matched) - len(matched := matched.lstrip(b" \t\r\n\"'`(,\\"))
-    back = bytes(data[max(0, start - LOOK_BACK_BYTES) : start])
-    back = back[max(back.rfind(b"\n"), back.rfind(b"\r"), back.rfind(b"]")) + 1 :]
-    is_element = matched.endswith(b">") and not matched.endswith(b"=>")
     key_end, sign, close = _split(matched)
-    lead = back[len(back) - _KEY_BACKWARDS.match(back[::-1]).end() :]  # type: ignore[union-attr]  # `…*` matches anything
-    before = back[: len(back) - len(lead)]
+    lead, before = _look_back(data, start)
     key = _ESCAPED_UE.sub(b"ue", lead + matched[:key_end]).decode("utf-8", "replace")
-    is_option = sign == b" "
-    if is_option or _OPTION.search(lead):
+    is_option = (lead + matched).startswith(b"-")
+    if sign == b" " or _OPTION.search(lead):
         key = re.split(r" -|^-+", key)[-1]
-    name, perhaps = names_secret(key), None
-    if name is None:
-        perhaps = may_name_secret(key)
-    if name is None and perhaps is None:
-        return None
-    if is_element and not (before.endswith((b"<", b":"))):
-        return None
-    if before.endswith((b"::", b"${", b"/")) or (_ARN.search(before) and sign == b":"):
-        return None
+    name, is_plural = names_secret(key), False
+    if name is None and key[-1:] in {"s", "S"} and sign in {b":", b"="}:
+        name = _name_of_many(key)
+        is_plural = name is not None
+    perhaps = may_name_secret(key) if name is None else None
     is_quoted = (
         matched[key_end : key_end + 1] in {b'"', b"'", b"`", b"\\"} and not before[-1:].isalnum()
     )
-    is_pair = key.isupper() or b";" in before
-    if sign == b"=>" and is_pair and data[end : end + 1] not in {b" ", b"'", b'"', b""}:
-        sign, end = b"=", end - 1
-    if close and not is_quoted and not (close == b"]" and before.endswith(b"[:")):
+    is_open = close and not is_quoted and not (close == b"]" and before.endswith(b"[:"))
+    is_unnamed = (name is None and perhaps is None) or (
+        sign == b"," and (name is None or name in _WITH_SCHEME)
+    )
+    if is_unnamed or is_open or _is_elsewhere(before, sign, is_option=is_option):
         return None
-    return _Place(start - len(lead), end, key, name, perhaps, sign, before, is_quoted)
+    if sign == b"=>" and (key.isupper() or b";" in before) and data[end : end + 1] not in _SPACED:
+        sign, end = b"=", end - 1
+    return _Place(start - len(lead), end, key, name, perhaps, sign, before, is_quoted, is_plural)
+
+
+_SPACED = frozenset({b" ", b"'", b'"', b""})
+
+
+def _look_back(data: bytes | bytearray, start: int) -> tuple[bytes, bytes]:
+    """Return the beginning of the key that a match continues, and the text of the line before it."""
+    back = bytes(data[max(0, start - LOOK_BACK_BYTES) : start])
+    back = back[max(back.rfind(b"\n"), back.rfind(b"\r"), back.rfind(b"]")) + 1 :]
+    lead = back[len(back) - _KEY_BACKWARDS.match(back[::-1]).end() :]  # type: ignore[union-attr]  # `…*` matches anything
+    return lead, back[: len(back) - len(lead)]
+
+
+def _name_of_many(key: str) -> str | None:
+    """Return the class of the secrets that the plural of a key names; texts are full of tokens."""
+    name = names_secret(key[:-1])
+    return None if name in {"token", "cookie"} else name
+
+
+def _is_elsewhere(before: bytes, sign: bytes, *, is_option: bool) -> bool:
+    """Whether the text before a key shows that what follows is not its value."""
+    if before.endswith((b"::", b"${", b"/")) or (_ARN.search(before) and sign == b":"):
+        return True
+    if sign == b",":
+        return not (before[-1:] in {b'"', b"'"} if is_option else _CALLED.search(before))
+    return sign == b">" and _NAMES_ELEMENT.search(before) is None
+
+
+def _escaped_place(data: bytes | bytearray, start: int, end: int) -> _Place | None:
+    """Return the place behind a key of JSON that has escapes for some of its letters."""
+    back = bytes(data[max(0, start - LOOK_BACK_BYTES) : start])
+    lead = _ESCAPED_KEY.search(back)[0]  # type: ignore[index]  # `…*` matches anything
+    raw = lead + bytes(data[start:end]).rstrip(b"\"'\\: \t")
+    key = _ESCAPED.sub(lambda match: bytes([int(match[1], 16)]), raw).decode("utf-8", "replace")
+    before, name = back[: len(back) - len(lead)], names_secret(key)
+    if name is None or not before.endswith((b'"', b"'")):
+        return None
+    return _Place(start - len(lead), end, key, name, None, b":", before, is_quoted=True)
+
+
+def _statement_place(data: bytes | bytearray, start: int, end: int) -> _Place | None:
+    """Return the place of `IDENTIFIED BY '…'` and `PASSWORD '…'`, where words are the separator."""
+    words = bytes(data[start : end - 1]).split()
+    lead, before = _look_back(data, start)
+    key = "password" if len(words) > 1 else (lead + words[0]).decode("utf-8", "replace")
+    name = names_secret(key.rpartition(" ")[2])
+    if name != "password" or lead[:1] == b"-":
+        return None
+    return _Place(start - len(lead), end - 1, key, name, None, b" ", before, is_quoted=False)
 
 
 _ESCAPED_UE = re.compile(rb"\\+u00[DdFf][Cc]")
@@ -204,8 +299,10 @@ _ARN = re.compile(rb"[A-Za-z0-9-]:\Z")
 def _split(matched: bytes) -> tuple[int, bytes, bytes]:
     """Return where the key ends in the match, the sign behind it, and a bracket between them."""
     if matched.endswith(b">") and not matched.endswith(b"=>"):
-        attributes = _ATTRIBUTES.search(matched)
-        return (attributes.start() if attributes else len(matched) - 1), b">", b""
+        element = _ELEMENT_END.search(matched)
+        return (element.start() if element else len(matched) - 1), b">", b""
+    if (item := _ITEM_BEHIND.search(matched)) is not None:
+        return item.start(), b"-", b""
     found = _SIGN.search(matched)
     if found is None:
         return len(matched), b"", b""
@@ -220,7 +317,7 @@ def _split(matched: bytes) -> tuple[int, bytes, bytes]:
 _MEMBER = re.compile(rb"""(?:\A|[{,])\s*\\*["']\Z""")
 _QUOTE = re.compile(rb"""(\\*)(["'`])""")
 _TAG = re.compile(
-    rb"!{1,2}[A-Za-z][A-Za-z.-]*[ \t]+|&[A-Za-z][A-Za-z0-9_.-]+[ \t]+|[bBfFrRuU]{1,2}(?=[\"'])"
+    rb"(?:(?:!<[^<>\s]*>|!{1,2}[A-Za-z][A-Za-z0-9.-]*|&[A-Za-z][A-Za-z0-9_.-]+)[ \t]+)+|[bBfFrRuU]{1,2}(?=[\"'])"
 )
 _PREFIX = re.compile(rb"[@bBfFrRuUnNL]{1,2}[@$]?(?=[\"'])|[$@](?=[\"'])|!![a-z]+[ ]")
 _NEXT_IN_SHELL = re.compile(rb"""\\''|"'"'|'""")
@@ -259,7 +356,7 @@ def _read(data: bytes | bytearray, place: _Place) -> _Value:
     """Return the value at a place."""
     at, size = place.end, len(data)
     is_member = place.is_quoted and place.sign == b":" and _MEMBER.search(place.before) is not None
-    blanks = b" \t\r\n" if is_member else _BLANKS
+    blanks = b" \t\r\n" if is_member or place.sign == b"," else _BLANKS
     if place.sign == b"=" and _is_comparison(data, place):
         return _Value(at, at, is_open=False, kind="none", tail="")
     while at < size and data[at] in blanks:
@@ -269,16 +366,34 @@ def _read(data: bytes | bytearray, place: _Place) -> _Value:
     prefix = (
         (_TAG if place.sign == b":" else _PREFIX).match(data, at) if place.sign != b">" else None
     )
-    if is_member and data[at] == _ARRAY:
-        return _array(data, at)
-    is_raw = prefix is not None and b"r" in prefix[0].lower()
+    if data[at] in _CONTAINERS or place.is_plural or place.sign == b",":
+        container = _container(data, place, at, is_member=is_member)
+        if container is not None:
+            return container
+    is_raw = prefix is not None and prefix[0][:1] not in b"!&" and b"r" in prefix[0].lower()
     at = prefix.end() if prefix else at
     if place.name in _WITH_SCHEME and place.sign in {b":", b"="}:
         return _credentials(data, place, at)
     return _string(data, place, at, is_raw=is_raw, is_prefixed=prefix is not None)
 
 
+def _container(
+    data: bytes | bytearray, place: _Place, at: int, *, is_member: bool
+) -> _Value | None:
+    """Return the values of a list or an object; None where a string may stand."""
+    if data[at] == _ARRAY and (is_member or place.is_plural):
+        return _array(data, at)
+    if data[at] == _OBJECT and is_member:
+        return _member(data, place, at)
+    if place.is_plural and place.sign == b":" and not place.before.strip(_BLANKS + b"-"):
+        return _below(data, place, at)
+    if place.is_plural or (place.sign == b"," and _QUOTE.match(data, at) is None):
+        return _Value(at, at, is_open=False, kind="none", tail="")
+    return None
+
+
 _ARRAY = 0x5B  # [
+_CONTAINERS = b"[{"
 _ITEM = rb'"(?:[^"\\\r\n]|\\.)*"'
 _STRINGS = re.compile(rb"\[\s*" + _ITEM + rb"(?:\s*,\s*" + _ITEM + rb")*\s*\]")
 _STRINGS_BEGUN = re.compile(
@@ -296,6 +411,62 @@ def _array(data: bytes | bytearray, at: int) -> _Value:
         return _Value(at, at, is_open=is_open, kind="none", tail="")
     start, end = data.find(b'"', at) + 1, data.rfind(b'"', at, found.end())
     return _Value(start, end, is_open=False, kind="array", tail="")
+
+
+_OBJECT = 0x7B  # {
+_MEMBER_OF_SECRET = re.compile(
+    rb"""\{\s*(?:\\*"[^"\\\r\n]*\\*"\s*:\s*(?:\\*"[^"\\\r\n]*\\*"|[^"\\,{}\[\]\s]+)\s*,\s*)*"""
+    rb"""\\*"(?:value|Value|plain|plaintext|raw|content|data|default|current|new|old|string|secretString)\\*"\s*:\s*(?=\\*")"""
+)
+LONGEST_OBJECT_BYTES = 512
+
+
+def _member(data: bytes | bytearray, place: _Place, at: int) -> _Value:
+    """Return the member of an object that holds the secret which the object's key names."""
+    limit = min(len(data), at + LONGEST_OBJECT_BYTES)
+    found = _MEMBER_OF_SECRET.match(data, at, limit)
+    quote = None if found is None else _QUOTE.match(data, found.end())
+    if quote is None:
+        is_open = limit == len(data) and data.find(b"}", at, limit) < 0
+        return _Value(at, at, is_open=is_open, kind="none", tail="")
+    return _quoted(data, place, quote)
+
+
+_LINE_BELOW = re.compile(rb"\r?\n([ \t]*)(- +)?([^\r\n]*)")
+_BEGINS_BELOW = re.compile(rb"\r?\n?[ \t]*-?[ \t]*\Z")
+_MAPPING = re.compile(rb"""["']?[A-Za-z0-9_. -]+["']?:(?:[ \t]|\Z)|[{\[|>&*!#%]""")
+
+
+def _below(data: bytes | bytearray, place: _Place, at: int) -> _Value:
+    """Return the value of YAML on the line below its key, or the list there from first to last item."""
+    indent = len(place.before) - len(place.before.lstrip(_BLANKS + b"-"))
+    limit = min(len(data), at + LONGEST_WORD_BYTES)
+    lines, end = [], at
+    while (line := _LINE_BELOW.match(data, end, limit)) is not None and line[3]:
+        depth = len(line[1])
+        if depth < indent or (depth == indent and line[2] is None):
+            break
+        lines.append(line)
+        end = line.end()
+    is_open = limit == len(data) and _BEGINS_BELOW.match(data, end) is not None
+    nothing = _Value(at, at, is_open=is_open, kind="none", tail="")
+    is_list = bool(lines) and all(line[2] for line in lines)
+    if not (is_list or len(lines) == 1) or any(_MAPPING.match(line[3]) for line in lines):
+        return nothing
+    start, end = lines[0].start(3), lines[-1].start(3) + len(lines[-1][3].rstrip())
+    mark = bytes(data[start : start + 1])
+    if mark in {b'"', b"'"} and data[end - 1 : end] == mark and end - 1 > start:
+        start, end = start + 1, end - 1
+    return _Value(start, end, is_open, "below", "")
+
+
+_BETWEEN = re.compile(rb"""["']?[ \t]*\r?\n[ \t]*- +["']?""")
+
+
+def _is_secret_list(found: bytes) -> bool:
+    """Whether each line is one word and a secret; `found` has no quote at its ends."""
+    items = _BETWEEN.split(found)
+    return all(is_secret_option(item) and b" " not in item for item in items)
 
 
 def _is_secret_array(found: bytes) -> bool:
@@ -317,7 +488,8 @@ def _string(  # noqa: PLR0911 - a line for each form
         return _unquoted(data, place, at)
     value = _quoted(data, place, quote, is_raw=is_raw)
     if value.tail and not quote[1] and (is_prefixed or enclosing):  # it has no end
-        return _unquoted(data, place, place.end)
+        found = _unquoted(data, place, place.end)
+        return found._replace(is_open=found.is_open or value.is_open)
     if value.is_open or value.tail or quote[1] or place.is_quoted:
         return value
     is_strict = enclosing or value.start == value.end or quote[2] == b"`"
@@ -481,6 +653,8 @@ def _unquoted(  # noqa: PLR0911 - a line for each form
     is_alone = is_alone and data[place.start : place.start + 1] != b"-"
     if is_alone and not enclosing and place.sign in {b":", b"=", b":="}:
         text = bytes(data[at:line])
+        if place.sign == b":" and not text.strip() and line < limit and " " not in place.key:
+            return _below(data, place, line)
         is_env = place.key.upper() == place.key and place.sign == b"=" and at == place.end
         end = at + len(text.rstrip() if is_env else _COMMENT.sub(b"", text, count=1))
         command = _COMMAND_BEHIND.match(text) if is_env else None
@@ -491,7 +665,7 @@ def _unquoted(  # noqa: PLR0911 - a line for each form
     if enclosing and place.sign in {b":", b"="}:
         found = _until_mark(data, at, limit, depth, enclosing)
         return found if place.sign == b":" else _cut_pairs(data, place.before, found)
-    is_option = data[place.start : place.start + 1] == b"-"
+    is_option = data[place.start : place.start + 1] == b"-" or place.sign == b" "
     value = _until(
         _WORD_END, data, at, limit, kind="option" if is_option else "argument", tail=r"[^\s]"
     )
@@ -562,13 +736,20 @@ def _is_secret(place: _Place, value: _Value, found: bytes) -> bool:
         return False
     if place.name is None:
         return is_drawn_value(found, str(place.perhaps))
-    return _JUDGES[value.kind](found)
+    kind = value.kind
+    if place.sign in {b",", b"-"} and _NEXT_OPTION.fullmatch(found):
+        return False
+    if place.sign == b"," and kind == "quoted":
+        kind, found = "option", found.removesuffix(b"\\n")
+    return _JUDGES[kind](found) or (place.name == "password" and is_joined(found))
 
 
+_NEXT_OPTION = re.compile(rb"--?[a-z]+(?:-[a-z0-9]+)*")
 _JUDGES: dict[str, Callable[[bytes], bool]] = {
     "json": is_secret_member,
     "quoted": is_secret_string,
     "array": _is_secret_array,
+    "below": _is_secret_list,
     "string": is_secret_string,
     "env": is_secret_variable,
     "line": is_secret_line,

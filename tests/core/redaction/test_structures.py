@@ -67,8 +67,18 @@ STRUCTURES: dict[str, Callable[[str, str], str | None]] = {
     "PHP": lambda k, v: "'{}' => '{}',".format(k, v.replace("\\", "\\\\").replace("'", "\\'")),
     "attribute": lambda k, v: f'<c a="b" {k}="{xml(v)}" z="1"/>',
     "element": lambda k, v: f"<c><{k}>{xml(v)}</{k}></c>",
+    "member of an object": lambda k, v: f"x {json.dumps({k: {'type': 'text', 'value': v}})}",
+    "escaped key": lambda k, v: f'x {{"{spelled(k)}": {json.dumps(v)}}}',
+    "YAML, tag": lambda k, v: f"a: 1\n{k}: !!str {json.dumps(v)}\nb: 2\n",
+    "element, named": lambda k, v: f'<c><property name="{k}" type="s">{xml(v)}</property></c>' if k.isascii() else None,
+    "pair of elements": lambda k, v: f"<c><key>{k}</key>\n<string>{xml(v)}</string></c>",
     "connection string": lambda k, v: 'x = "Server=db;Uid=sa;{}={};Encrypt=yes"'.format(k, v.replace("\\", "\\\\")) if plain(v, ";'\"") else None,
 }  # fmt: skip
+
+
+def spelled(key: str) -> str:
+    """The key with an escape of JSON for its third character, which is a letter."""
+    return f"{key[:2]}\\u{ord(key[2]):04x}{key[3:]}"
 
 
 def leaked(value: str, text: str) -> bool:
@@ -158,6 +168,83 @@ def test_signs_in_a_value_do_not_end_it(text: str) -> None:
     redacted = REDACTOR.redact_text(text)[0]
     assert "[redacted:" in redacted
     assert not any(part in redacted for part in ("q83v", "z3", "Z9", "mN4", "9 q"))
+
+
+# Structures where a word, a name or an option may stand, so that the value decides a little.
+JUDGED: dict[str, Callable[[str, str], str]] = {
+    "list of arguments": lambda k, v: f"run {json.dumps(['tool', f'--{k}', v, '-x'])}",
+    "arguments in YAML": lambda k, v: f'args:\n  - "--{k}"\n  - {json.dumps(v)}\n  - "-x"\n',
+    "YAML, next line": lambda k, v: f"a: 1\n{k}:\n  {json.dumps(v)}\nb: 2\n",
+    "YAML, list": lambda k, v: f"{k}s:\n  - {json.dumps(v)}\n  - {json.dumps(v[::-1])}\nb: 2\n",
+    "JSON, list": lambda k, v: f"x {json.dumps({f'{k}s': [v, v[::-1]]})}",
+    "Dockerfile": lambda k, v: f"FROM x\nENV {name(k).upper()} {v}\n",
+    "csh": lambda k, v: f'setenv {name(k).upper()} "{v}"\n',
+    "netrc": lambda _, v: f"machine x.org\n  login me\n  password {v}\n",
+    "define": lambda k, v: f"define('{name(k).upper()}', '{v}');",
+    "default of a call": lambda k, v: f'os.getenv("{name(k).upper()}", {json.dumps(v)})',
+    "SQL": lambda _, v: f"create user a identified by '{v}'",
+    "SQL, plugin": lambda _, v: f"ALTER USER a IDENTIFIED WITH mysql_native_password BY '{v}';",
+    "SQL, role": lambda _, v: f"CREATE ROLE a LOGIN PASSWORD '{v}';",
+    "PassWord": lambda _, v: f"PassWord = {v}\n",
+    "pass-word": lambda _, v: f'"pass-word": "{v}"',
+}
+SECRET_KEYS = ("password", "db_password", "client_secret", "api_key", "passphrase")
+
+
+@every_row("structure", sorted(JUDGED))
+def test_a_drawn_value_goes_in_structures_that_also_hold_words(structure: str) -> None:
+    """As text, in an argument, in pieces and again; letters, digits and most signs."""
+    random = Random(structure)
+    for _ in range(20):
+        value = "".join(random.choices(string.ascii_letters + string.digits + "!@^+=%&;:", k=14))
+        value = f"{random.choice(string.ascii_letters)}{value}4k"
+        text = JUDGED[structure](random.choice(SECRET_KEYS), value)
+        whole = REDACTOR.redact_text(text)[0]
+        argument = json.loads(REDACTOR.redact_bytes(json.dumps({"a": text}).encode())[0])["a"]
+        assert not leaked(value, whole), text
+        assert not leaked(value, argument), text
+        assert whole == streamed(text, random) == REDACTOR.redact_text(whole)[0]
+
+
+@every_row("value", ["correct-Horse7", "velvet_Tiger-ocean42", "Lunar!Maple9x"])
+def test_words_joined_by_signs_are_a_password(value: str) -> None:
+    """With both cases and a number; a token's name is no password."""
+    for text in (f'password = "{value}"', f"DB_PASSWORD={value}\n", f"x --password {value} -v"):
+        assert value not in REDACTOR.redact_text(text)[0]
+    assert value in REDACTOR.redact_text(f'token_type = "{value}"')[0]
+
+
+@every_row(
+    "text",
+    [
+        'parser.add_argument("--password", "-p", help="Password-2 of the user")',
+        'run(["tool", "--password", "--verbose"])',
+        '["--token", "TOKEN_ENV_VAR"]',
+        "args:\n  - --token\n  - --verbose\n",
+        "password:\n  type: string\n  minLength: 8\n",
+        "password:\n  secretKeyRef:\n    name: db-2\n",
+        "secrets:\n  - db_password\n  - api_key_2\n",
+        'x {"password": {"type": "string", "default": "changeme"}}',
+        'x {"password": {"value": "${DB_PASSWORD}"}}',
+        '{"tokens": ["q7RkZ2x9Lp", "w8TmY3c1Nq"]}',
+        '<property name="password">${db.password}</property>',
+        '<string name="forgot_password">Forgot your password? Click here</string>',
+        '<input type="password" name="password" placeholder="Your password"> Show it',
+        "<name>password</name><value>string</value>",
+        "ENV DB_PASSWORD $DB_PASSWORD",
+        'define("DB_PASSWORD", "password_here");',
+        "ALTER USER a IDENTIFIED BY 'password';",
+        "the password 'admin' is too short",
+        'getString("password", "Please enter your password")',
+        "if not password:\n    raise Refused()\n",
+        'headers.add("Set-Cookie", "foo=bar")',
+        "login as root password prompt appears",
+        "password-policy: strict-v2",
+    ],
+)
+def test_words_in_the_place_of_a_value_stay(text: str) -> None:
+    """Options, schemas, references, labels, statements and code beside a key that names a secret."""
+    assert (text, False) == REDACTOR.redact_text(text)
 
 
 PLACEHOLDERS = [
