@@ -15,7 +15,7 @@ CHECKED := palyra tests clients $(if $(wildcard bench/*.py),bench)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test bare package container lint types check cover torture simulate bench docs lock clean
+.PHONY: help run test bare package container clients lint types check cover torture simulate bench docs lock clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -37,6 +37,9 @@ package: $(VENV)/run.stamp  ## build wheel and sdist into dist/, check and try t
 
 container: package  ## the steps of Containerfile in a root directory of their own (root, debootstrap)
 	$(BIN)/python tests/container.py
+
+clients: $(VENV)/test.stamp  ## programs and libraries of others against a daemon (npm, pip; CLIENTS="codex …")
+	$(BIN)/python -m tests.foreign_clients $(CLIENTS)
 
 lint: $(VENV)/test.stamp  ## ruff, the trio rules that ruff lacks (slow: only files they can apply to), names, words, circles
 	$(BIN)/ruff check $(CHECKED)
