@@ -13,6 +13,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import traceback
 import zlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -49,7 +50,7 @@ def install() -> None:
 
 
 def run(command: Sequence[str], folder: Path, **more: str) -> str:
-    """Run it in that folder, return both of its streams.  Raises SystemExit with them if it fails."""
+    """Run it in that folder, return its output.  Raises SystemExit with all it wrote if it fails."""
     folder.mkdir(parents=True, exist_ok=True)
     done = subprocess.run(
         command,
@@ -63,7 +64,7 @@ def run(command: Sequence[str], folder: Path, **more: str) -> str:
     )
     if done.returncode:
         raise SystemExit(f"{' '.join(command)[:200]}\n{done.stdout}{done.stderr}")
-    return done.stdout + done.stderr
+    return done.stdout
 
 
 def script(*steps: str) -> str:
@@ -100,6 +101,7 @@ class Programs:
             encoding="utf-8",
         )
         provider = {
+            "name": "Palyra",
             "npm": "@ai-sdk/openai-compatible",
             "options": {"baseURL": f"{self.url}/v1", "apiKey": self.token},
             "models": {MODEL: {"name": "Palyra"}},
@@ -228,7 +230,7 @@ def main() -> int:
     """Return the exit code."""
     missing = [name for name in ("npm", "node", "git") if shutil.which(name) is None]
     if missing:
-        print(f"missing: {', '.join(missing)} (apt install nodejs npm git; Node 22 or newer)")
+        sys.stdout.write(f"missing: {', '.join(missing)} (Node 22 or newer)\n")
         return 1
     install()
     failed = 0
@@ -237,11 +239,13 @@ def main() -> int:
         for name in sys.argv[1:] or CHECKS:
             try:
                 CHECKS[name](programs)
-            except (AssertionError, SystemExit, subprocess.TimeoutExpired) as error:
+            except (AssertionError, SystemExit, subprocess.TimeoutExpired):
                 failed += 1
-                print(f"FAILED {name}: {str(error)[-2_000:]}", flush=True)
+                said = f"FAILED {name}: {traceback.format_exc()[-2_000:]}"
             else:
-                print(f"ok {name}", flush=True)
+                said = f"ok {name}"
+            sys.stdout.write(f"{said}\n")
+            sys.stdout.flush()
     return int(failed > 0)
 
 

@@ -25,7 +25,7 @@ MAX_SHOWN_BYTES = 20_971_520
 PICTURE_TOKENS = 1_600  # about the count for an image of maximal width and height
 IMAGE = "image"
 _FIELD = "attachments"
-_KEYS = frozenset({"type", "media_type", "data", "artifact", "name"})
+_KEYS = frozenset({"type", "media_type", "data", "artifact", "name", "call_id"})
 _MAX_NAME_CHARS = 256
 
 
@@ -45,6 +45,7 @@ class Given(NamedTuple):
     artifact: str
     media_type: str  # "": not given
     name: str
+    call_id: str = ""  # of the call of a client's tool whose result has it
 
 
 def is_picture(attachment: Mapping[str, Any]) -> bool:
@@ -90,7 +91,7 @@ def _read_one(attachment: Mapping[str, Any], at: int) -> Given:
         raise _refused(at, "give its bytes as base64 in data, or the name of an artifact, not both")
     name = texts["name"][:_MAX_NAME_CHARS]
     data = _decode(texts["data"], at, name) if texts["data"] else None
-    return Given(data, texts["artifact"], texts["media_type"], name)
+    return Given(data, texts["artifact"], texts["media_type"], name, texts["call_id"])
 
 
 def _decode(text: str, at: int, name: str) -> bytes:
@@ -120,8 +121,9 @@ def describe(given: Given, data: bytes, session_id: str, at: int) -> dict[str, A
         why = f"it says {given.media_type[:64]!r} and is {found.media_type}"
         raise _refused(at, why, given.name)
     picture = picture_of(data, found, session_id)
-    name = {"name": given.name} if given.name else {}
-    return {"type": IMAGE, **msgspec.structs.asdict(picture), **name}
+    more = {"name": given.name, "call_id": given.call_id}
+    kept = {key: text for key, text in more.items() if text}
+    return {"type": IMAGE, **msgspec.structs.asdict(picture), **kept}
 
 
 def check_picture(data: bytes) -> PictureFile:
@@ -139,9 +141,15 @@ def picture_of(data: bytes, found: PictureFile, session_id: str) -> Picture:
     )
 
 
-def recorded_pictures(attachments: Iterable[Mapping[str, Any]]) -> tuple[Picture, ...]:
-    """Return the images recorded on a tape; an attachment of another form has no stored bytes."""
-    return tuple(found for each in attachments if (found := _recorded(each)) is not None)
+def recorded_pictures(
+    attachments: Iterable[Mapping[str, Any]], call_id: str = ""
+) -> tuple[Picture, ...]:
+    """Return the images recorded on a tape: of the message, or of the result of that call.
+
+    An attachment of another form has no stored bytes.
+    """
+    own = (each for each in attachments if each.get("call_id", "") == call_id)
+    return tuple(found for each in own if (found := _recorded(each)) is not None)
 
 
 def _recorded(attachment: Mapping[str, Any]) -> Picture | None:

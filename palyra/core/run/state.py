@@ -32,6 +32,7 @@ hottest path of the daemon: one rule and one new struct for an event.
 """
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any, cast
@@ -469,17 +470,33 @@ def _conversation_inherited(run: Run, event: ev.ConversationInherited, _at_ms: i
 
 @_rule(ev.MessageReceived)
 def _message_received(run: Run, event: ev.MessageReceived, _at_ms: int) -> Changes:
-    """Add the results that came with the message, and the message unless only results came."""
+    """Add the results that came with the message, and the message unless only results came.
+
+    Pictures of results come with the message, also those of results that the run has inherited.
+    """
     pictures = recorded_pictures(event.attachments)
-    has_message = bool(event.text or pictures) or not event.results
+    before = (*run.transcript, *event.results)
+    shown = {each["call_id"] for each in event.attachments if each.get("call_id")}
+    if shown:
+        before = tuple(_show_in_result(each, shown, event.attachments) for each in before)
+    has_message = bool(event.text or pictures) or not (event.results or shown)
     said = (UserMessage(event.text, pictures),) if has_message else ()
     return {
         "messages": run.messages + 1,
-        "transcript": (*run.transcript, *event.results, *said),
+        "transcript": (*before, *said),
         "has_references": run.has_references
         or (not run.accepted.depth and has_references(event.text)),
         "is_tainted": run.is_tainted or has_findings(event.results),
     }
+
+
+def _show_in_result(
+    message: Message, call_ids: AbstractSet[str], attachments: tuple[dict[str, Any], ...]
+) -> Message:
+    if not isinstance(message, ToolMessage) or message.call_id not in call_ids:
+        return message
+    pictures = recorded_pictures(attachments, message.call_id)
+    return msgspec.structs.replace(message, pictures=pictures)
 
 
 @_rule(ev.RunStarted)

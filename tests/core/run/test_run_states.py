@@ -6,7 +6,13 @@ from typing import Any
 import pytest
 
 from palyra.core.journal.records import Usage
-from palyra.core.model.messages import ProposedCall
+from palyra.core.model.messages import (
+    AssistantMessage,
+    ProposedCall,
+    ToolMessage,
+    UserMessage,
+    pictures_of,
+)
 from palyra.core.model.route_plan import Estimate
 from palyra.core.model.summary import Summary, SummaryLedger
 from palyra.core.run.call import CALL_TRANSITIONS
@@ -292,6 +298,31 @@ def timed(*events: tuple[int, ev.Event]) -> Run:
     for at_ms, event in events:
         run = apply(run, event, at_ms)
     return run
+
+
+def test_a_picture_of_a_result_is_shown_with_it() -> None:
+    """Of one that came with the message or was inherited; the message itself is then none."""
+    results = tuple(ToolMessage(each, "t", "succeeded", "o") for each in ("c1", "c2"))
+    shown = [
+        {"type": "image", "artifact": each, "session_id": "s", "media_type": "image/png",
+         "size_bytes": 1, "call_id": call_id}
+        for each, call_id in (("a", "c1"), ("b", "c2"), ("c", "c2"))
+    ]  # fmt: skip
+    asked = (UserMessage("go"), AssistantMessage("", (CALL,)))
+    inherited = ev.ConversationInherited(
+        run_id="", at_seq=0, link="", messages=(*asked, results[0])
+    )
+    run = begin("run_1", ACCEPTED, 0)
+    told = ev.MessageReceived(text="", results=results[1:], attachments=tuple(shown))
+    for event in (inherited, told):
+        run = apply(run, event, 0)
+    *_, first, second = run.transcript
+    assert [("a",), ("b", "c")] == [
+        tuple(each.artifact for each in pictures_of(message)) for message in (first, second)
+    ]
+    own = {name: text for name, text in shown[0].items() if name != "call_id"}
+    last = apply(begin("run_1", ACCEPTED, 0), ev.MessageReceived(text="", attachments=(own,)), 0)
+    assert ["a"] == [each.artifact for each in pictures_of(last.transcript[-1])]
 
 
 def test_no_time_is_spent_before_the_start() -> None:

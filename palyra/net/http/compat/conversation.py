@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from palyra.core.model.images import IMAGE, MAX_PICTURES
+from palyra.core.model.images import IMAGE, MAX_PICTURE_BYTES, MAX_PICTURES, check_picture
 from palyra.core.model.messages import (
     AssistantMessage,
     Message,
@@ -27,9 +27,11 @@ from palyra.core.model.messages import (
     ToolMessage,
     UserMessage,
 )
+from palyra.core.model.picture_files import BrokenPicture
 from palyra.core.session.commands import InheritedConversation
 from palyra.core.session.fork import InheritedView, given
 from palyra.core.text.excerpt import truncate_safely
+from palyra.core.text.visible import pluralize
 from palyra.core.trust.injection_scan import find_injections
 from palyra.errors import InvalidParams, TooLarge
 from palyra.net.http.compat.params import MAX_PLACES
@@ -37,7 +39,6 @@ from palyra.net.http.compat.params import MAX_PLACES
 Attachment = dict[str, Any]
 SHOWN_URL_CHARS = 256
 TEXT_TYPES = frozenset({"application/json", "application/xml", "application/yaml"})  # besides text/
-HAS_PICTURES = "[the pictures of this result are shown below]"
 # Of the messages before the last one, as JSON: a session encodes and redacts them in one step.
 MAX_BEFORE_BYTES = 8_388_608
 
@@ -133,7 +134,9 @@ class Conversation:
             )
         _check_size(len(output), field)  # before it is scanned
         if attachments:
-            output = f"{output}\n{HAS_PICTURES}".strip()
+            attachments = tuple({**each, "call_id": call_id} for each in attachments)
+            shown = f"[{pluralize(len(attachments), 'picture')}]"
+            output = f"{output}\n{shown}".strip()
         findings = tuple(map(str, find_injections(output)))
         status = "failed" if is_error else "succeeded"
         self._add(
@@ -202,16 +205,26 @@ class Content:
         """Add a part that is text."""
         self._texts.append(text or "")
 
-    def show(self, media_type: str, data: str) -> None:
-        """Add a picture, given as base64."""
-        self._pictures.append({"type": IMAGE, "media_type": media_type, "data": data})
+    def show(self, data: str, place: str) -> None:
+        """Add a picture, given as base64; of a damaged or too large one only a line.  Blocks."""
+        if len(data) > MAX_PICTURE_BYTES * 4 // 3:
+            self.leave_out(place, f"a picture of more than {MAX_PICTURE_BYTES} bytes")
+            return
+        try:
+            found = check_picture(b64decode(data, validate=True))
+        except BrokenPicture as broken:
+            self.leave_out(place, f"a picture that cannot be shown ({broken.message})")
+        except ValueError:
+            self.leave_out(place, "a picture that is no base64")
+        else:
+            self._pictures.append({"type": IMAGE, "media_type": found.media_type, "data": data})
 
     def show_url(self, url: str, place: str) -> None:
         """Add the picture of a `data:` URL; of another URL only a line, as nothing is fetched."""
         if (known := _of_data_url(url)) is None:
             self.leave_out(place, f"a picture at {truncate_safely(url, SHOWN_URL_CHARS)}")
         else:
-            self.show(*known)
+            self.show(known[1], place)
 
     def read_file(self, media_type: str, data: str, name: str, place: str) -> None:
         """Add the text of a document, given as base64; of one that is no text only a line."""

@@ -410,7 +410,7 @@ def _read(content: Content, block: Block, place: str) -> None:
         case (("text" | "tool_use" | "tool_result" | "thinking" | "redacted_thinking"), _):
             content.say(block.text)
         case "image", Source(type="base64") as source:
-            content.show(source.media_type, source.data)
+            content.show(source.data, place)
         case "image", Source(url=url):
             content.show_url(url, place)
         case "document", Source() as source:

@@ -19,6 +19,7 @@ def picture(data: str) -> dict[str, str]:
     return {"type": "image", "media_type": "image/png", "data": data}
 
 
+PIXEL = "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg=="
 CALL = ProposedCall(call_id="c1", tool="weather", arguments={"city": "Oslo"})
 
 
@@ -154,8 +155,8 @@ def test_only_what_is_in_the_request_is_shown() -> None:
     """Nothing is fetched for anybody."""
     made = Conversation()
     content = made.content()
-    content.show_url("data:image/png;base64,QUJD", "f")
-    assert ((picture("QUJD"),), "") == (content.pictures, content.text)
+    content.show_url(f"data:image/gif;base64,{PIXEL}", "f")
+    assert ((picture(PIXEL),), "") == (content.pictures, content.text)
     for url in ("https://example.com/x.png", "file:///etc/passwd", "data:image/png,plain", ""):
         content = made.content()
         content.show_url(url, "f")
@@ -188,19 +189,29 @@ def test_a_document_that_is_text_is_read(media_type: str, data: str, said: str) 
     assert (said, ["here"] * said.startswith("[")) == (content.text, places)
 
 
-def test_a_picture_of_a_result_is_shown_with_the_last_word() -> None:
-    """Its result says that there is one."""
+@every_row("data", ["QUJD", "no base64!", "A" * 8_000_000, PIXEL[:40]])
+def test_a_broken_picture_costs_itself(data: str) -> None:
+    """A line says what was wrong with it."""
+    places: list[str] = []
+    content = Content(places.append)
+    content.show(data, "here")
+    assert ((), ["here"], True) == (content.pictures, places, "[a picture" in content.text)
+
+
+def test_a_picture_of_a_result_is_shown_with_it() -> None:
+    """Its result says that there is one, and the picture names the call."""
     made = Conversation()
     made.add_user("look")
     made.add_assistant("", (CALL,))
     made.add_result("c1", "", "f", attachments=(picture("1"),))
     told = made.finish("messages")
-    assert [picture("1")] == list(told.pictures)
-    assert ["[the pictures of this result are shown below]"] == [r.output for r in told.results]
+    of_call = {**picture("1"), "call_id": "c1"}
+    assert [of_call] == list(told.pictures)
+    assert ["[1 picture]"] == [result.output for result in told.results]
     made.add_assistant("I see.")
     made.add_user("what is it?", (picture("2"),))
     told = made.finish("messages")
-    assert [picture("1"), picture("2")] == list(told.pictures)
+    assert [of_call, picture("2")] == list(told.pictures)
     assert (picture("2"),) == told.attachments
 
 

@@ -16,11 +16,12 @@ from palyra.net.http.compat.params import MAX_SCHEMA_BYTES, CompatRequest
 from palyra.net.http.compat.responses import ResponsesRequest, read_responses
 from palyra.net.http.compat.run_request import RunRequest
 from palyra.net.protocol.params import convert_params
+from tests.net.http.compat.test_conversation import PIXEL
 from tests.rows import every_row
 
 TARGET = ModelTarget(None, "scripted")
 SAID = [{"role": "user", "content": "hello"}]
-PNG = {"type": "base64", "media_type": "image/png", "data": "AAAA"}
+PNG = {"type": "base64", "media_type": "image/png", "data": PIXEL}
 
 
 def chat(**more: Any) -> RunRequest:
