@@ -276,6 +276,9 @@ def _walk(
 
 def _walk_notes(walk: WorkspaceWalk) -> list[str]:
     ended = [f"the search ended early {walk.stopped}: name a folder"] if walk.stopped else []
+    if walk.closed:
+        folders = pluralize(walk.closed, "folder")
+        ended.append(f"{folders} not entered (without permission, or too deep)")
     return [*ended, *(() if walk.ignores is None else walk.ignores.notes())]
 
 

@@ -64,6 +64,7 @@ class WorkspaceWalk:
     ignores: Ignores | None = None  # None: the walk is complete
     ends_s: float = field(default_factory=lambda: monotonic() + TIME_S)
     entries: int = 0
+    closed: int = 0  # folders that were not entered: too deep, or without permission
     stopped: str | None = None  # reason for an incomplete walk
 
     @property
@@ -113,7 +114,9 @@ class WorkspaceWalk:
                     stack.pop().close(is_top=not stack)
                 elif not is_folder:
                     yield Found(level.prefix + name, level.fd, name)
-                elif len(stack) <= MAX_DEPTH and (inner := self._enter(level, name)) is not None:
+                elif len(stack) > MAX_DEPTH:
+                    self.closed += 1
+                elif (inner := self._enter(level, name)) is not None:
                     stack.append(inner)
         finally:
             while stack:
@@ -123,6 +126,9 @@ class WorkspaceWalk:
         """Open a folder; None if it was removed, was replaced by a link, or is not readable."""
         try:
             fd = os.open(name, _FOLDER, dir_fd=level.fd)
+        except PermissionError:
+            self.closed += 1
+            return None
         except OSError:
             return None
         try:

@@ -258,9 +258,27 @@ def test_the_walk_ends_in_time(workspace: Workspace, monkeypatch: pytest.MonkeyP
 
 
 def test_the_walk_is_not_too_deep(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Below the bound there are no folders."""
+    """Below the bound there are no folders, and the result says how many it left out."""
     monkeypatch.setattr(walk, "MAX_DEPTH", 0)
-    assert [".hidden.py", "b.py", "bin.py"] == found(workspace, "*.py")
+    note = "[2 folders not entered (without permission, or too deep)]"
+    assert [".hidden.py", "b.py", "bin.py", note] == found(workspace, "*.py")
+
+
+def test_a_folder_without_permission_is_counted(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A search that cannot enter it does not claim that nothing is there."""
+    real = os.open
+
+    def refuse(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        if path == "a-b":
+            raise PermissionError(13, "Permission denied")
+        return real(path, flags, mode, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "open", refuse)
+    note = "1 folder not entered (without permission, or too deep)"
+    assert [f"[nothing was found; {note}]"] == lines(workspace, "nowhere to be found")
+    assert [f"[no file is meant by it; {note}]"] == found(workspace, "d.py")
 
 
 def test_vanishing_entries_are_skipped(
