@@ -6,8 +6,9 @@ that was cut is found by its size: a write beyond the limit fails, and a program
 """
 
 import os
+import re
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from palyra.core.ports import RunBlocking
@@ -22,6 +23,15 @@ from palyra.tools.sandbox.limit_signs import find_limit_signs
 _SEARCHED_CHARS = 16_384  # of the beginning and of the end of an output
 _LOOKED_AT = 200_000  # entries of the workspace searched for cut files: less than a second
 _NAMED = 5  # cut files, and survivors
+# Between the names of paths and listings.
+_BETWEEN_NAMES = re.compile(r"""[\s/'"`:,;()\[\]\u2018\u2019\u201c\u201d]+""")
+_LISTED = 3  # held names that make a listing of a folder
+# strerror(3) of calls on a held name, and the words of git, Node and others for them.
+_REFUSED_SIGNS = (
+    "ermission denied", "ead-only file system", "not permitted", "ile exists", "lready exists",
+    "s a directory", "not empty", "evice or resource busy", "EACCES", "EROFS", "EPERM", "EEXIST",
+    "EISDIR", "ENOTEMPTY", "EBUSY", "conflict",
+)  # fmt: skip
 _CLOCK_REALTIME_COARSE = 5  # of linux/time.h: advances once a tick, as the stamps of files do
 
 
@@ -63,6 +73,12 @@ async def find_notes(
     if root is not None and "not a git repository" in ends:
         obstacle = await trace.run_blocking(find_git_obstacle, str(root), trace.command.least)
         notes.append(obstacle)
+    if held := _find_prevented(ends, child.prevented):
+        notes.append(
+            f"not there, and no program can make it: {', '.join(held)}; while a program runs, an empty "
+            "folder holds the name, because other programs obey what has it. A person can make it "
+            "(git init) outside of the sandbox"
+        )
     if survivors := child.remains.survivors:
         shown = ", ".join(map(visible, sorted(set(survivors))[:_NAMED]))
         were = "was" if len(survivors) == 1 else "were"
@@ -74,6 +90,15 @@ async def find_notes(
         names = ", ".join(child.restored)
         notes.append(f"put back or set aside, because no program may change or make it: {names}")
     return [note for note in notes if note]
+
+
+def _find_prevented(text: str, prevented: Sequence[str]) -> list[str]:
+    """Return the held names that an error or a listing in the text shows."""
+    shown = [name for name in prevented if name in text]
+    words = frozenset(_BETWEEN_NAMES.split(text) if shown else ())
+    shown = [name for name in shown if name in words]
+    is_error = any(sign in text for sign in _REFUSED_SIGNS)
+    return shown if is_error or len(shown) >= _LISTED else []
 
 
 def describe_ending(ending: ProcessExit | None, limits: CommandLimits) -> str:

@@ -59,6 +59,7 @@ class JailedProcess:
         self.init_pid = 0  # of the jail's first process; 0: not known yet
         self.enforcement = ""
         self.restored: tuple[str, ...] = ()  # after the block: protected paths it had changed
+        self.prevented: tuple[str, ...] = ()  # names in the workspace it finds held and cannot make
         self.remains = JailRemains()  # known if the command tells its survivors
         self.group: Group | None = None  # that limits all its processes together
         self.stdin = None if pipes.stdin is None else trio.lowlevel.FdStream(pipes.stdin)

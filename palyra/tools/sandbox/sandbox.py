@@ -116,6 +116,7 @@ class Sandbox:
             find_remains=partial(self._thread.call, find_remains),
             kill_all=kill_group if level == "B" else None,
         )
+        child.prevented = cleanup.prevented
         child.enforcement = self._spawner.enforcement(level)
         self._running.add(child)
         try:

@@ -36,6 +36,7 @@ class JailLeftovers:
     """State of one jail outside of it, to be removed after its end."""
 
     placeholders: list[str] = field(default_factory=list)
+    prevented: tuple[str, ...] = ()  # names in the workspace that placeholders hold
     folder: str = ""  # private to the command
     root: str = ""  # of the writable workspace
     snapshot: PathSnapshot = field(default_factory=PathSnapshot)
@@ -141,6 +142,7 @@ class Spawner:
         """Return the masks of a writable workspace; note what is to be restored."""
         masks, paths = self._placeholders.reserve(root)
         cleanup.placeholders += paths
+        cleanup.prevented = tuple(mask.path for mask in masks if mask.is_missing)
         before = self._restored_paths.snapshot(root, lasts=command.lasts)
         cleanup.snapshot = replace(before, absent=() if git is None else git.absent)
         cleanup.root = root

@@ -511,3 +511,31 @@ async def test_the_loopback_is_that_of_the_command_alone(shop: Shop) -> None:
         assert "ConnectionRefusedError" in found.text
         done = await trio.run_process(["python3", "-c", code])
         assert 0 == done.returncode
+
+
+@pytest.mark.parametrize(
+    ("line", "names"),
+    [
+        ("git init", ".git"),
+        ("echo x > AGENTS.md", "AGENTS.md"),
+        ("mkdir .vscode", ".vscode"),
+        ("python3 -c \"open('CLAUDE.md', 'w')\"", "CLAUDE.md"),
+        ("ls", "AGENTS.md, CLAUDE.md"),
+    ],
+)  # fmt: skip
+async def test_a_name_that_no_program_can_make_is_said(shop: Shop, line: str, names: str) -> None:
+    """After an error that names it, and in a listing that shows what is not there."""
+    found = await shop.run(command=line)
+    assert f"\n[not there, and no program can make it: {names}" in found.text
+    assert "A person can make it" in found.text
+    assert [] == list(shop.root.iterdir())
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["echo see CLAUDE.md", "git init -q below && git -C below status", "cat AGENTS.md", "ls x"],
+)
+async def test_control_names_that_are_there_or_only_mentioned(shop: Shop, line: str) -> None:
+    """The control: what is there is no held name, and a word is no error."""
+    (shop.root / "AGENTS.md").write_text("obey\n", "utf-8")
+    assert "no program can make it" not in (await shop.run(command=line)).text
