@@ -43,16 +43,23 @@ CASE WHEN json_valid(record) THEN EXISTS (
     ELSE instr(record, ?1 ->> 0) > 0 END
 """
 _IS_ABOUT, _RESULT_IS_ABOUT = _NAMES.format(path="'$'"), _NAMES.format(path="'$.result'")
+# The same for tasks and schedules, which may be twenty thousand: a value is the id of the session, or
+# one of the members that name a run is among the ids.  A walk through each record takes twice as long.
+_IS_WORK_OF = """
+(instr(record, '"' || (?1 ->> 0) || '"') > 0 OR CASE WHEN json_valid(record) THEN
+    record ->> '$.run_id' IN (SELECT value FROM json_each(?1))
+    OR record ->> '$.payload.run_id' IN (SELECT value FROM json_each(?1)) END)
+"""
 _HAS_KEY = """
 (?3 IS NOT NULL AND CASE WHEN json_valid(record) THEN record ->> '$.payload.session_key' = ?3 END)
 """
 _SCHEDULES_OF = f"""
 SELECT json_quote(schedule_id) AS found FROM schedules
-WHERE principal = ?2 AND (?1 IS NULL OR {_HAS_KEY} OR {_IS_ABOUT}) ORDER BY schedule_id
+WHERE principal = ?2 AND (?1 IS NULL OR {_HAS_KEY} OR {_IS_WORK_OF}) ORDER BY schedule_id
 """  # noqa: S608 - literals
 _TASKS_OF = f"""
 SELECT json_quote(task_id) AS found FROM tasks
-WHERE principal = ?2 AND (?1 IS NULL OR {_HAS_KEY} OR {_IS_ABOUT}
+WHERE principal = ?2 AND (?1 IS NULL OR {_HAS_KEY} OR {_IS_WORK_OF}
     OR substr(firing, 1, instr(firing, '@') - 1) IN (SELECT value FROM json_each(?4)))
 ORDER BY task_id
 """  # noqa: S608 - literals
