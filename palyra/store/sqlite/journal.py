@@ -172,14 +172,22 @@ class SqliteJournal(MemorySearchQueries):
     def commit(self, changes: Sequence[Change]) -> list[PalyraError | None]:
         """See `JournalStore.commit`; an empty commit tests that writing works."""
         writer = self._get_opened().writer
-        outcomes = writer.commit(changes)
+        try:
+            outcomes = writer.commit(changes)
+        except Unavailable:
+            writer.written_ns.clear()  # a part of it may have been written
+            raise
         self.has_leftovers = writer.has_leftovers
         return outcomes
 
     def seal(self) -> bool:
         """See `JournalStore.seal`."""
         writer = self._get_opened().writer
-        is_sealed = writer.seal()
+        try:
+            is_sealed = writer.seal()
+        except Unavailable:
+            writer.written_ns.clear()
+            raise
         self.has_leftovers = writer.has_leftovers
         return is_sealed
 
@@ -232,15 +240,12 @@ class SqliteJournal(MemorySearchQueries):
         self, connection: apsw.Connection, writer: Writer, roots: SignedRootsFile
     ) -> OpenFiles:
         """Note the files as they are after an opening, and each write from then on."""
-        files = OpenFiles(
-            {
-                self.path: partial(database_bytes, connection),
-                _log_of(self.path): lambda: writer.log_bytes,
-                self.roots_path: lambda: roots.size_bytes,
-            }
-        )
-        writer.on_write = files.note_write
-        return files
+        least_bytes: dict[Path, Callable[[], int]] = {
+            self.path: partial(database_bytes, connection),
+            _log_of(self.path): lambda: writer.log_bytes,
+            self.roots_path: lambda: roots.size_bytes,
+        }
+        return OpenFiles(least_bytes, writer.written_ns)
 
     def _keep_keys(self) -> KeptFiles:
         """Keep the content of the keys as it is after an opening."""

@@ -11,7 +11,7 @@ the process holds on it.  Source: https://www.sqlite.org/howtocorrupt.html, sect
 """
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, MutableMapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -27,21 +27,21 @@ WAL_HEADER_BYTES, FRAME_HEADER_BYTES = 32, 24  # https://www.sqlite.org/fileform
 class OpenFiles:
     """Identities of files at the opening, and their times of modification after the last own write."""
 
-    def __init__(self, least_bytes: Mapping[Path, Callable[[], int]]) -> None:
-        """A file is lost below its least size; one that does not exist yet is not watched."""
+    def __init__(
+        self, least_bytes: Mapping[Path, Callable[[], int]], written_ns: MutableMapping[str, int]
+    ) -> None:
+        """A file is lost below its least size; one that does not exist yet is not watched.
+
+        The journal notes each write in `written_ns`, by path; a time that is missing there is read here.
+        """
         self._least_bytes = least_bytes
+        self._written_ns = written_ns
         self._known: dict[Path, tuple[int, int]] = {}
-        self._written_ns: dict[Path, int] = {}
         for path in least_bytes:
             with suppress(OSError):
                 found = path.lstat()
                 self._known[path] = found.st_dev, found.st_ino
-            self.note_write(path)
-
-    def note_write(self, path: Path) -> None:
-        """Note that the journal has just written to a file; some microseconds."""
-        with suppress(OSError):
-            self._written_ns[path] = path.lstat().st_mtime_ns
+                written_ns[str(path)] = found.st_mtime_ns
 
     def find_losses(self) -> dict[Path, str]:
         """Return what happened to each file that is not as it was; some microseconds a file."""
@@ -56,7 +56,7 @@ class OpenFiles:
                 losses[path] = "was replaced by another file"
             elif found.st_size < self._least_bytes[path]():
                 losses[path] = f"was shortened to {found.st_size} bytes"
-            elif found.st_mtime_ns != self._written_ns.get(path):
+            elif found.st_mtime_ns != self._written_ns.setdefault(str(path), found.st_mtime_ns):
                 losses[path] = "was written by another program"
         return losses
 

@@ -30,10 +30,10 @@ write-ahead log into the database (a checkpoint), which may not delay a commit e
 Cancellation does not exist here: a call runs to its end on the journal's thread.
 """
 
+import os
 import secrets
 from collections import ChainMap
-from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -137,9 +137,10 @@ class Writer:
         self._signed_position = 0
         self._unsigned: list[bytes] = []  # hashes since the last root
         self._wal_pages = 0
-        self.on_write: Callable[[Path], object] = lambda _path: None  # called after each write
-        self._roots_path = self._path.with_name(f"{self._path.stem}.roots.ndjson")
-        self._log_path = self._path.with_name(f"{self._path.name}-wal")
+        # Times of modification after the last own write, by path; a failed write makes them unknown.
+        self.written_ns: dict[str, int] = {}
+        self._roots_name = str(self._path.with_name(f"{self._path.stem}.roots.ndjson"))
+        self._log_name = f"{self._path}-wal"
         # A removal before the start may have left words in the text index, and bytes in the files.
         self._merges = self.has_leftovers = not is_new
         self._is_merging = False
@@ -177,7 +178,7 @@ class Writer:
 
     def commit(self, changes: Sequence[Change]) -> list[PalyraError | None]:
         """Commit a batch; see `JournalStore.commit`."""
-        with self._writing("commit"):
+        with storage_errors("commit", self._path):
             if self._wal_pages >= CHECKPOINT_NOW_PAGES:
                 self._checkpoint(apsw.SQLITE_CHECKPOINT_PASSIVE)
             batch = Admission(self.position, self._heads, self._tapes, assumes_new=True)
@@ -195,7 +196,7 @@ class Writer:
 
     def seal(self) -> bool:
         """Sign a root, delete expired records, checkpoint; see `JournalStore.seal`."""
-        with self._writing("seal"):
+        with storage_errors("seal", self._path):
             is_sealed = bool(self._unsigned)
             if is_sealed:
                 self._sign_root()
@@ -214,7 +215,7 @@ class Writer:
 
     def checkpoint(self) -> None:
         """Copy the whole log into the database and truncate it; see `JournalStore.checkpoint`."""
-        with self._writing("checkpoint"):
+        with storage_errors("checkpoint", self._path):
             self._checkpoint(apsw.SQLITE_CHECKPOINT_TRUNCATE)
 
     def close(self, *, is_clean: bool = True) -> None:
@@ -224,19 +225,10 @@ class Writer:
             if not (self._merges or self._is_merging):
                 break
             self._merge_memory_index()
-        with self._writing("close"):
+        with storage_errors("close", self._path):
             with transaction(self._connection):
                 self._write_owner(self.position, is_clean=is_clean)
             self._checkpoint(apsw.SQLITE_CHECKPOINT_TRUNCATE)
-
-    @contextmanager
-    def _writing(self, action: str) -> Generator[None]:
-        """Translate errors of storage; note the write to the log, also of what failed."""
-        try:
-            with storage_errors(action, self._path):
-                yield
-        finally:
-            self.on_write(self._log_path)
 
     # --- steps -----------------------------------------------------------------------------------
 
@@ -305,7 +297,7 @@ class Writer:
                 at_ms=self._now_ms(),
             )
         finally:
-            self.on_write(self._roots_path)
+            self._note_write(self._roots_name)
         self._signed_position = self.position
         self._unsigned = []
 
@@ -336,11 +328,22 @@ class Writer:
         try:
             self._connection.wal_checkpoint(None, mode)
         finally:
-            self.on_write(self._path)
+            self._note_write(str(self._path))
+            self._note_write(self._log_name)
         self._wal_pages = 0
+
+    def _note_write(self, name: str) -> None:
+        try:
+            self.written_ns[name] = os.lstat(name).st_mtime_ns
+        except OSError:
+            self.written_ns.pop(name, None)
 
     def _note_wal(self, _connection: apsw.Connection, _database: str, pages: int) -> int:
         self._wal_pages = pages
+        try:  # no call of Python: it is in the path of each commit
+            self.written_ns[self._log_name] = os.lstat(self._log_name).st_mtime_ns
+        except OSError:
+            self.written_ns.pop(self._log_name, None)
         return apsw.SQLITE_OK
 
 
