@@ -110,6 +110,7 @@ ROOMS = {
         "gate",
         "grants",
         "images",
+        "refused_tools",
         "incidents",
         "model_router",
         "budgets",

@@ -3317,6 +3317,7 @@ export interface ItemRefused {
   item: "picture" | "reasoning" | "tool";
   name: string;
   detail: string;
+  also?: string[];
 }
 
 /** A budget does not allow the model request. */

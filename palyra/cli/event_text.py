@@ -139,7 +139,8 @@ def _turn_failed(event: ev.TurnFailed) -> EventLine:
 
 
 def _item_refused(event: ev.ItemRefused) -> EventLine:
-    what = event.item if event.item == "reasoning" else f"{event.item} {event.name[:64]}"
+    names = ", ".join(name[:64] for name in (event.name, *event.also))
+    what = event.item if event.item == "reasoning" else f"{event.item} {names}"
     return EventLine("·", f"left out from here on, refused by the provider: {what}", "yellow")
 
 

@@ -15,15 +15,21 @@ from palyra.actors.journal.actor import PendingCommit
 from palyra.actors.kernel.child import ChildTask
 from palyra.actors.run.environment import RunServices, look_for_secrets
 from palyra.actors.run.handle import RunHandle
+from palyra.core.journal.records import Usage
 from palyra.core.journal.tape_row import MAX_PAYLOAD_BYTES
 from palyra.core.model.messages import Delta, ModelFailure, ProposedCall
 from palyra.core.policy.gate import MAX_PENDING_PER_PRINCIPAL
 from palyra.core.ports import LanguageModel, RunBlocking
 from palyra.core.run.decide import turn_completed
 from palyra.core.run.inputs import BudgetRefused, CallModel, TurnFailedInput, TurnFinished
+from palyra.core.run.refused_items import Suspects, names_no_tool
 from palyra.core.tape.events import encode_event, turn_item
 from palyra.services.budgets import Reservation
 from palyra.services.images import show_pictures
+from palyra.services.refused_tools import RefusedTools, find_refused_tools
+
+MAX_SEARCHED_ATTEMPTS = 3  # of one turn: later refusals end it as they are
+NOTHING_USED = Usage()
 
 
 @dataclass(slots=True, kw_only=True)
@@ -79,15 +85,31 @@ async def ask_model(task: TurnTask) -> None:
         await look_for_secrets(services, encode_event(turn_completed(turn, result)))
         outcome = TurnFinished(turn=turn, attempt=request.attempt, result=result)
     except ModelFailure as failure:
-        reservation.is_sent = failure.was_asked
-        outcome = TurnFailedInput(
-            turn=turn,
-            attempt=request.attempt,
-            failure_class=failure.failure_class,
-            detail=failure.message,
-            retry_after_ms=failure.retry_after_ms,
-            charge=budgets.break_off(reservation, had_output=stream.order > 0),
-            was_asked=failure.was_asked,
-        )
+        outcome = await _explain(task, failure, had_output=stream.order > 0)
     stream.close()
     await run.report(outcome)
+
+
+async def _explain(task: TurnTask, failure: ModelFailure, *, had_output: bool) -> TurnFailedInput:
+    """Return the failure with its cost, and with the refused tools if it is about some and names none."""
+    request, reservation, budgets = task.effect.request, task.reservation, task.services.budgets
+    reservation.is_sent = failure.was_asked
+    refused = RefusedTools((), NOTHING_USED)
+    suspects = Suspects(tools=request.tools)
+    is_vague = names_no_tool(failure.failure_class, failure.message, suspects)
+    if is_vague and request.attempt <= MAX_SEARCHED_ATTEMPTS:
+        task.waits_for = "refused tools"
+        refused = await find_refused_tools(task.model, request)
+    charge = budgets.break_off(reservation, had_output=had_output)
+    if refused.usage != NOTHING_USED:
+        charge = budgets.charge(reservation.model, refused.usage)
+    return TurnFailedInput(
+        turn=request.turn,
+        attempt=request.attempt,
+        failure_class=failure.failure_class,
+        detail=failure.message,
+        retry_after_ms=failure.retry_after_ms,
+        charge=charge,
+        was_asked=failure.was_asked,
+        refused_tools=refused.names,
+    )

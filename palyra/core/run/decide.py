@@ -476,6 +476,11 @@ def _find_retry(
     retries = env.limits.model_retries if failure_class in RETRYABLE else MALFORMED_RETRIES
     is_passing = failure_class in RETRYABLE or failure_class == "malformed"
     may_retry = is_passing and tried <= retries
+    if incoming.refused_tools:
+        first, *more = incoming.refused_tools
+        return ev.ItemRefused(
+            turn=incoming.turn, item="tool", name=first, detail=incoming.detail, also=tuple(more)
+        )
     suspect = env.find_refused(run, failure_class, incoming.detail, may_retry=may_retry)
     if suspect is not None:
         return suspect

@@ -74,6 +74,7 @@ class TurnFailedInput(_Data, frozen=True, kw_only=True):
     retry_after_ms: int | None = None  # shortest wait the provider demands
     charge: Charge | None = None  # cost of the failed call
     was_asked: bool = True  # False: the request was never sent
+    refused_tools: tuple[str, ...] = ()  # found to be why the provider refused the request
 
 
 class BudgetRefused(_Data, frozen=True, kw_only=True):

@@ -101,6 +101,17 @@ def _find_tool(detail: str, tools: Sequence[Mapping[str, Any]]) -> str | None:
     return None if odd is None or (plain is None and not oddity(odd["parameters"])) else odd["name"]
 
 
+def names_no_tool(failure_class: FailureClass, detail: str, suspects: Suspects) -> bool:
+    """True if a refusal is about the tools, and neither its words nor the schemas single one out."""
+    if failure_class != "invalid_request" or _HISTORY.search(detail) or not _TOOLS.search(detail):
+        return False
+    found = _find(failure_class, detail, suspects)
+    if found is None or found[0] != "tool":
+        return found is None and bool(suspects.tools)
+    odd = [tool["name"] for tool in suspects.tools if oddity(tool["parameters"])]
+    return found[1] in odd and len(odd) > 1 and found[1] not in detail and not _PLACE.search(detail)
+
+
 _PLAIN_KEYS = frozenset({
     "type", "properties", "required", "description", "items", "enum", "default", "minimum", "maximum",
     "additionalProperties", "title", "minLength", "maxLength", "minItems", "maxItems", "examples",

@@ -666,10 +666,10 @@ def _turn_failed(run: Run, event: ev.TurnFailed, _at_ms: int) -> Changes:
 
 @_rule(ev.ItemRefused)
 def _item_refused(run: Run, event: ev.ItemRefused, _at_ms: int) -> Changes:
-    name = f"{event.item}:{event.name}"
-    is_new = event.turn == run.turn and name not in run.refused
+    names = [f"{event.item}:{name}" for name in (event.name, *event.also)]
+    is_new = event.turn == run.turn and not set(names) & set(run.refused)
     _require(not run.turn_is_open and is_new, run, event)
-    return {"refused": (*run.refused, name), "spent_attempts": run.attempt}
+    return {"refused": (*run.refused, *names), "spent_attempts": run.attempt}
 
 
 def _charge(run: Run, charge: Charge | None) -> Changes:

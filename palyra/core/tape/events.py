@@ -490,6 +490,7 @@ class ItemRefused(Event, frozen=True, kw_only=True, gc=False):
     item: RefusedKind
     name: str  # of the artifact, or of the tool
     detail: str  # what the provider said
+    also: tuple[str, ...] = ()  # further ones of the kind, found by the same search
 
 
 class BudgetExceeded(Event, frozen=True, kw_only=True, gc=False):
