@@ -1778,6 +1778,7 @@ export interface BudgetView {
   updated_ms?: number;
   deleted_ms?: number | null;
   by?: string;
+  is_damaged?: boolean;
 }
 
 /** Accounts of one budget, or of all. */
@@ -3337,6 +3338,7 @@ export interface BudgetExceeded {
   model: string;
   is_unpriced?: boolean;
   needs?: number;
+  is_damaged?: boolean;
 }
 
 /** A steering message to a running run; reaches the model at the next boundary. */

@@ -149,6 +149,7 @@ class UsageService:
             now_ms = self._now_ms()
             gone = msgspec.structs.replace(
                 before,
+                is_damaged=False,
                 revision=before.revision + 1,
                 updated_ms=now_ms,
                 deleted_ms=now_ms,

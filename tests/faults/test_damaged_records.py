@@ -163,3 +163,47 @@ def test_a_damaged_record_of_every_table_costs_itself(
         assert 0 == daemon.stop()
     finally:
         daemon.end()
+
+
+@pytest.mark.parametrize("action", ["set", "delete"])
+def test_a_damaged_budget_refuses_until_it_is_changed(
+    home: Path, tmp_path: Path, action: str
+) -> None:
+    """The refusal names the budget and the remedy; with the remedy, runs run again."""
+    shutil.copytree(home, tmp_path / "copy", symlinks=True)
+    daemon = DaemonProcess(tmp_path / "copy")
+
+    async def limit(client: Client) -> None:
+        await client.set_budget(
+            "monthly", scope="global", metric="tokens", window="month", hard=10**9
+        )
+
+    async def run(client: Client) -> tuple[str, str]:
+        started = await client.start_run("/say hello", session_key="budget")
+        ended = await client.wait_run(started.run_id)
+        return ended.state, f"{ended.reason}"
+
+    async def before() -> None:
+        async with daemon.connect() as client:
+            await limit(client)
+            assert "done" == (await run(client))[0]
+
+    async def after() -> None:
+        async with daemon.connect() as client:
+            state, reason = await run(client)
+            assert "failed" == state
+            assert "'monthly' admits nothing: its record is damaged" in reason
+            assert [True] == [each.is_damaged for each in await client.list_budgets()]
+            await (limit(client) if action == "set" else client.delete_budget("monthly"))
+            assert "done" == (await run(client))[0]
+
+    try:
+        daemon.start()
+        trio.run(before)
+        assert 0 == daemon.stop()
+        assert "budgets" in spoil(daemon.home / "journal.sqlite3", Random(1), only="budgets")
+        daemon.start()
+        trio.run(after)
+        assert 0 == daemon.stop()
+    finally:
+        daemon.end()

@@ -63,15 +63,28 @@ def chain_broken(found: ChainViolation, report: VerifyReport) -> IncidentReport:
     )
 
 
+# What a damaged row of a table does, and what to do about it.
+_OF_DAMAGE = {
+    "budgets": "admits nothing: every call that it may limit is refused; set or delete the budget "
+    "again (`palyra budget set`, `palyra budget delete`)",
+    "tokens": "admits nobody; make another token (`palyra tokens create`)",
+    "grants": "grants nothing; the next such call asks again",
+    "approvals": "allows nothing; cancel its run (`palyra runs cancel`), or wait until it expires",
+    "pairings": "admits nobody; the sender is paired again",
+    "tape": "is shown as damaged; its run is read around it, and verification fails there",
+}
+
+
 def record_damaged(name: str) -> IncidentReport:
     """A record of the journal does not decode; `name` is its table and key."""
     table, _, key = name.partition(":")
+    effect = _OF_DAMAGE.get(table, "is left out; go on without it")
     return IncidentReport(
         domain="store",
         key=f"record_damaged:{name}",
         severity="critical",
-        summary=f"a record of the table {table} does not decode and is left out: its bytes are kept; "
-        "restore a backup that has it (`palyra backup restore`), or go on without it",
+        summary=f"a row of the table {table} is damaged and {effect}, or restore a backup that has it "
+        "(`palyra backup restore`); its bytes are kept",
         evidence={"table": table, "key": key},
     )
 

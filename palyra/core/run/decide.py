@@ -561,6 +561,13 @@ def budget_answered(step: Step, incoming: ApprovalAnswered) -> None:
         end_exceeded(step, exceeded, f"; {incoming.by}: {incoming.reason or 'it may not go on'}")
 
 
+DAMAGED_BUDGET = "its record is damaged, so what it may limit is refused"
+REPAIR_BUDGET = (
+    "set or delete the budget again (`palyra budget set`, `palyra budget delete`), or restore a backup "
+    "that has it"
+)
+
+
 def end_exceeded(step: Step, exceeded: ev.BudgetExceeded, answer: str = "") -> None:
     """End the run because the budget is spent or cannot be applied."""
     name = f"the budget {exceeded.budget_id!r}"
@@ -571,6 +578,9 @@ def end_exceeded(step: Step, exceeded: ev.BudgetExceeded, answer: str = "") -> N
             f"{name} is money, and the model {exceeded.model!r} has no price",
             "add the model to usage.prices, or choose a model that is in it",
         )
+        return
+    if exceeded.is_damaged:
+        end_failed(step, EXCEEDED, f"{name} admits nothing: {DAMAGED_BUDGET}", REPAIR_BUDGET)
         return
     action = (
         "start another run with a larger budget"
@@ -583,6 +593,8 @@ def end_exceeded(step: Step, exceeded: ev.BudgetExceeded, answer: str = "") -> N
 
 def describe(exceeded: ev.BudgetExceeded) -> str:
     """Describe what is spent of the budget and when its window rolls."""
+    if exceeded.is_damaged:
+        return DAMAGED_BUDGET
     whose = "everybody" if exceeded.scope == "global" else f"{exceeded.scope} {exceeded.subject}"
     unit = "tokens" if exceeded.metric == "tokens" else "micro-dollars"
     within = {

@@ -512,6 +512,7 @@ class BudgetExceeded(Event, frozen=True, kw_only=True, gc=False):
     model: str
     is_unpriced: bool = False  # the budget is in money and the model has no price
     needs: int = 0  # the least that the request takes
+    is_damaged: bool = False  # the record of the budget cannot be read, so it admits nothing
 
 
 class SteerReceived(Event, frozen=True, kw_only=True, gc=False):

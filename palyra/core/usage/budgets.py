@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 
 from palyra.core.journal.records import BudgetRecord, Charge, Usage, UsageRecord
+from palyra.core.run.decide import DAMAGED_BUDGET
 from palyra.core.tape.events import Budget, BudgetExceeded, DelegationEnded
 from palyra.core.usage.prices import DAY_MS
 from palyra.errors import InvalidParams
@@ -288,6 +289,7 @@ class BudgetRefusal(NamedTuple):
             model=model,
             is_unpriced=self.is_unpriced,
             needs=self.needs,
+            is_damaged=budget.is_damaged,
         )
 
 
@@ -321,6 +323,8 @@ def find_end(accounts: Iterable[BudgetAccount], last: Charge | None, now_ms: int
         budget = account.budget
         if budget.hard is None or budget.action != "block":
             continue
+        if budget.is_damaged:
+            return f"the budget {budget.budget_id!r} is refused: {DAMAGED_BUDGET}"
         spent = account.spent(now_ms) + (0 if last is None else _amount_in(budget, last))
         if spent >= budget.hard:
             unit = "tokens" if budget.metric == "tokens" else "micro-dollars"

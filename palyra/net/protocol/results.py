@@ -470,6 +470,7 @@ class BudgetView(Result, frozen=True, kw_only=True):
     updated_ms: int = 0
     deleted_ms: int | None = None
     by: str = ""
+    is_damaged: bool = False  # its record cannot be read: it refuses what it may limit
 
 
 class BudgetList(Result, frozen=True, kw_only=True):

@@ -20,13 +20,12 @@ from functools import partial
 from hashlib import sha256
 from math import sqrt
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Literal, NamedTuple, get_args
 
 import apsw
 import msgspec
 
 from palyra.core.journal.backup import BackupReport
-from palyra.core.journal.records import MemoryRecord
 from palyra.core.text.visible import pluralize
 from palyra.errors import NotFound, Unavailable
 from palyra.store.backup.create import FOLDER, MANIFEST, find_latest
@@ -53,7 +52,7 @@ from palyra.store.journal.keys import (
 from palyra.store.sqlite.connection import open_reader
 from palyra.store.sqlite.memory_search import ITEM_TABLES, find_text_damage, find_vector_damage
 from palyra.store.sqlite.open_files import database_bytes
-from palyra.store.sqlite.queries import TABLES
+from palyra.store.sqlite.row_check import CHECKED, find_faults
 from palyra.store.sqlite.schema import APPLICATION_ID, MIGRATIONS, SCHEMA_VERSION
 from palyra.store.sqlite.turns import TurnQueries
 
@@ -420,41 +419,13 @@ def _check_token(connection: apsw.Connection, path: Path, found: Inspection) -> 
 def _check_records(connection: apsw.Connection, found: Inspection) -> None:
     """Decode each record, and compare it with the columns beside it."""
     count = 0
-    for kind, table in TABLES.items():
-        columns = ", ".join(table.columns)
+    for table in CHECKED:
         with found.guard("records", f"table {table.name}"):
-            for text, *row in connection.execute(
-                f"SELECT CAST(record AS BLOB), {columns} FROM {table.name}"  # noqa: S608 - literals of this package
-            ):
-                count += 1
-                _check_record(table.name, len(table.key), text, row, kind, table.row, found)
-    for name, key in (("memories", "memory_id"), ("memory_versions", "memory_id, revision")):
-        with found.guard("records", f"table {name}: a record is damaged", _LEFT_OUT):
-            for text, *row in connection.execute(
-                f"SELECT CAST(record AS BLOB), {key} FROM {name}"  # noqa: S608 - as above
-            ):
-                count += 1
-                _check_record(name, len(row), text, row, MemoryRecord, None, found)
+            faults = list(find_faults(connection, table))
+            count += len(faults)
+            for name, why in filter(None, faults):
+                found.report("records", f"{name}: {why}", _LEFT_OUT)
     found.checked["records"] = f"{pluralize(count, 'record')} decode"
-
-
-def _check_record(  # noqa: PLR0913, PLR0917 - one row
-    table: str,
-    keys: int,
-    text: bytes,
-    columns: list[Any],
-    kind: type[msgspec.Struct],
-    row: Callable[[Any, str], tuple[Any, ...]] | None,
-    found: Inspection,
-) -> None:
-    name = f"{table}:{':'.join(map(str, columns[:keys]))}"
-    try:
-        record = msgspec.json.decode(text, type=kind)
-    except (msgspec.MsgspecError, UnicodeError, RecursionError, TypeError) as error:
-        found.report("records", f"{name}: {error}", _LEFT_OUT)
-        return
-    if row is not None and [*row(record, "")][:-1] != columns:
-        found.report("records", f"{name}: its columns are not those of its record", _LEFT_OUT)
 
 
 # --- files beside the journal

@@ -10,22 +10,31 @@ from a busy event loop, so a step per row would cost more than the rows do.  Onl
 does not decode, or SQLite cannot make it, are the rows read one by one.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 import apsw
 import msgspec
 
 from palyra.core.journal.records import Record
-from palyra.store.sqlite.connection import SQLValue
+from palyra.store.sqlite.connection import Row, SQLValue
 
 R = TypeVar("R", bound=Record)
 T = TypeVar("T")
 
 NO_LIMIT = -1  # LIMIT -1 reads every row
 MAX_DAMAGED = 1_000  # each is an incident
+
+
+class ColumnsDiffer(Exception):
+    """The columns of a row are not those of its record: a query may have taken it for another."""
+
+    def __init__(self) -> None:
+        super().__init__("its columns are not those of its record")
+
+
 # Errors of a text that is no record: of its JSON, its types, its UTF-8, its depth; of no text.
-UNDECODED = (msgspec.MsgspecError, UnicodeError, RecursionError, TypeError)
+UNDECODED = (msgspec.MsgspecError, UnicodeError, RecursionError, TypeError, ColumnsDiffer)
 # Errors of SQLite on a value in the row: malformed JSON, a blob in JSON.
 _UNREADABLE = (apsw.SQLError, apsw.MismatchError)
 
@@ -58,6 +67,9 @@ class RecordRows(NamedTuple):
     order: str
     limit: int = NO_LIMIT
     row: str = "rowid"  # column that identifies a row
+    # Columns that must be those of the record, and how it makes them; else each row is trusted.
+    columns: Sequence[str] = ()
+    make: Callable[[Any, str], Row] | None = None
 
 
 def read_records(
@@ -67,6 +79,8 @@ def read_records(
     damaged: DamageNotes,
 ) -> list[R]:
     """Return the records of the rows in this order; those that do not decode go to `damaged`."""
+    if source.make is not None:
+        return _read_one_by_one(connection, kind, source, damaged)
     try:
         found, rows = connection.execute(
             "SELECT CAST('[' || group_concat(record, ',') || ']' AS BLOB), count(*) FROM"  # noqa: S608 - only literals of this package
@@ -99,14 +113,33 @@ def _read_one_by_one(
         if len(found) == source.limit:
             break
         try:
-            text = connection.execute(
-                f"SELECT CAST(record AS BLOB) FROM {source.table} WHERE {source.row} = ?",  # noqa: S608 - only literals of this package
+            ((text, *columns),) = connection.execute(
+                f"SELECT {', '.join(('CAST(record AS BLOB)', *source.columns))} FROM {source.table}"  # noqa: S608 - only literals of this package
+                f" WHERE {source.row} = ?",
                 (row,),
-            ).get
-            found.append(msgspec.json.decode(text, type=kind))
+            ).fetchall()
+            found.append(decode_row(kind, text, columns, source.make))
         except (*UNDECODED, *_UNREADABLE):
             damaged.note(name_of(source.table, key))
     return found
+
+
+def decode_row(
+    kind: type[T],
+    text: Any,  # noqa: ANN401 - of SQLite: bytes or None
+    columns: Sequence[Any],
+    make: Callable[[Any, str], Row] | None,
+) -> T:
+    """Decode the record of a row; compare its columns, if it makes them.  Raises one of `UNDECODED`."""
+    record = decode_record(kind, text)
+    if make is not None and [*make(record, "")][:-1] != [*columns]:
+        raise ColumnsDiffer
+    return record
+
+
+def decode_record(kind: type[T], text: Any) -> T:  # noqa: ANN401 - of SQLite: bytes or None
+    """Decode one record.  Raises one of `UNDECODED`."""
+    return msgspec.json.decode(text or b"", type=kind)
 
 
 def name_of(table: str, key: Sequence[Any]) -> str:
@@ -150,6 +183,6 @@ def _read_sound(
     )
     for (text,) in rows:
         try:
-            yield msgspec.json.decode(text, type=kind)
+            yield decode_record(kind, text)
         except UNDECODED:
             continue

@@ -41,6 +41,7 @@ from palyra.core.journal.records import (
     AgentRecord,
     ApprovalRecord,
     BudgetRecord,
+    BudgetScope,
     CandidateRecord,
     ChannelRecord,
     DocumentRecord,
@@ -70,7 +71,17 @@ from palyra.core.task.schedule import firing_order
 from palyra.core.task.views import TaskCounts
 from palyra.errors import Conflict, IdempotencyConflict, InvalidParams, PalyraError
 from palyra.store.sqlite.connection import BulkInsert, Row, SQLValue
-from palyra.store.sqlite.decoding import NO_LIMIT, DamageNotes, RecordRows, read_found, read_records
+from palyra.store.sqlite.decoding import (
+    NO_LIMIT,
+    UNDECODED,
+    ColumnsDiffer,
+    DamageNotes,
+    RecordRows,
+    decode_record,
+    decode_row,
+    read_found,
+    read_records,
+)
 from palyra.store.sqlite.purges import find_work
 
 T = TypeVar("T")
@@ -248,6 +259,12 @@ TABLES: dict[type[msgspec.Struct], RecordTable] = {
 }  # fmt: skip
 
 
+# Records that let somebody do something: one that its columns do not match lets nobody.
+AUTHORITY: frozenset[type[Any]] = frozenset(
+    {TokenRecord, GrantRecord, PairingRecord, ApprovalRecord}
+)
+
+
 def append(connection: apsw.Connection, records: Iterable[Record]) -> list[Record]:
     """Write the records, each table in the given order; return those of no table of this file.
 
@@ -377,6 +394,9 @@ class Select(Generic[R]):
         """Return the matching records in this order; those that do not decode go to `damaged`."""
         where, values = self.condition
         source = RecordRows(self._table, self._key, where, values, order, limit, self._row)
+        if self._kind in AUTHORITY:
+            exact = TABLES[self._kind]
+            source = source._replace(columns=exact.columns, make=exact.row)
         return read_records(connection, self._kind, source, damaged)
 
 
@@ -618,12 +638,14 @@ class Queries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has queri
         return self._list(_select_usage(wanted), order, limit)
 
     def find_budget(self, budget_id: str) -> BudgetRecord | None:
-        """Deleted or not."""
-        return self._find(Select(BudgetRecord).where("budget_id = ?", budget_id))
+        """Deleted or not; see `list_budgets`."""
+        found = self._read(lambda c: read_budgets(c, "budget_id = ?", (budget_id,), self.damaged))
+        return found[0] if found else None
 
     def list_budgets(self) -> list[BudgetRecord]:
-        """Budgets that are not deleted, by id."""
-        return self._list(Select(BudgetRecord).where("NOT is_deleted"), "budget_id")
+        """Budgets that are not deleted, by id; one that admits nothing for each damaged row."""
+        found = self._read(lambda c: read_budgets(c, "TRUE", (), self.damaged))
+        return [each for each in found if each.deleted_ms is None]
 
     # incidents
 
@@ -845,6 +867,53 @@ class Queries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has queri
         """Newest first."""
         select = Select(DocumentRecord).where("workspace = ? AND document = ?", workspace, document)
         return self._list(select.where("version < ?", before), "version DESC", limit)
+
+
+class _Reach(msgspec.Struct):
+    scope: BudgetScope
+    subject: str = "*"
+
+
+def read_budgets(
+    connection: apsw.Connection, where: str, values: Sequence[SQLValue], damaged: DamageNotes
+) -> list[BudgetRecord]:
+    """Return the budgets by id, deleted ones too.
+
+    A row that does not decode, or whose columns are others, may limit anything: a budget of its id
+    and revision stands for it, which admits nothing to whom its scope can be read, else to nobody.
+    """
+    table, found = TABLES[BudgetRecord], list[BudgetRecord]()
+    for text, key, *columns in connection.execute(
+        "SELECT CAST(record AS BLOB), CAST(budget_id AS BLOB), revision, is_deleted FROM budgets"  # noqa: S608 - literals of this file
+        f" WHERE {where} ORDER BY budget_id",
+        tuple(values),
+    ).fetchall():
+        name, is_deleted = key.decode("utf-8", "replace"), False  # type: ignore[union-attr]  # a BLOB
+        try:
+            found.append(decode_row(BudgetRecord, text, [name, *columns], table.row))  # type: ignore[arg-type]  # the same
+            continue
+        except ColumnsDiffer:
+            damaged.note(f"budgets:{name}")
+        except UNDECODED:
+            damaged.note(f"budgets:{name}")
+            is_deleted = bool(columns[1])  # nothing says otherwise
+        reach = _Reach("global")
+        with suppress(*UNDECODED):
+            reach = decode_record(_Reach, text)  # type: ignore[arg-type]  # the same
+        found.append(
+            BudgetRecord(
+                budget_id=name,
+                scope=reach.scope,
+                subject="*" if reach.scope == "global" else reach.subject,
+                metric="tokens",
+                window="day",
+                hard=0,
+                revision=int(columns[0]),  # type: ignore[arg-type]  # an INTEGER
+                deleted_ms=0 if is_deleted else None,
+                is_damaged=True,
+            )
+        )
+    return found
 
 
 def _firings(schedule_id: str) -> tuple[str, str]:

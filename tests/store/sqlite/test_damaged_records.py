@@ -1,5 +1,6 @@
 """Records that do not decode: each costs itself alone, and is named."""
 
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -7,10 +8,20 @@ import apsw
 import msgspec
 import pytest
 
-from palyra.core.journal.changes import Change
+from palyra.core.journal.changes import Change, PairingFilter
 from palyra.core.journal.damaged_row import make_mark
 from palyra.store.sqlite.journal import SqliteJournal
-from tests.store.kit import agent, row, rows, sqlite_journal, token
+from tests.store.kit import (
+    agent,
+    approval,
+    budget,
+    grant,
+    pairing,
+    row,
+    rows,
+    sqlite_journal,
+    token,
+)
 from tests.store.test_contract_tasks import ids, task
 
 pytestmark = pytest.mark.real
@@ -80,4 +91,96 @@ def test_an_older_agent_does_not_replace_a_damaged_one(tmp_path: Path) -> None:
     assert store.find_agent("ann") is None
     assert ("agents:ann:2",) == store.list_damaged()
     assert agent("ann", 1) == store.find_agent("ann", 1)
+    store.close()
+
+
+def spoil(store: SqliteJournal, *statements: str) -> None:
+    """Change the file behind the store, without its triggers."""
+    with closing(apsw.Connection(str(store.path))) as connection:
+        for (name,) in connection.execute(
+            "SELECT name FROM sqlite_schema WHERE type = 'trigger'"
+        ).fetchall():
+            connection.execute(f"DROP TRIGGER {name}")
+        for statement in statements:
+            connection.execute(statement)
+
+
+@pytest.mark.parametrize(
+    ("change", "scope", "subject"),
+    [
+        ("record = '{bro'", "global", "*"),
+        ("record = ''", "global", "*"),
+        ("record = json_set(record, '$.hard', 'much')", "principal", "ann"),
+        ("record = json_set(record, '$.scope', 'none')", "global", "*"),
+        ("record = json_set(record, '$.budget_id', 'other')", "principal", "ann"),
+        ("is_deleted = 1", "principal", "ann"),
+        ("revision = 7", "principal", "ann"),
+    ],
+)
+def test_a_damaged_budget_admits_nothing(
+    tmp_path: Path, change: str, scope: str, subject: str
+) -> None:
+    """One that admits nothing to whom it may limit stands for it, and can be replaced."""
+    store = sqlite_journal(tmp_path)
+    store.open()
+    limit = budget("bud", scope="principal", subject="ann", hard=9, revision=1)
+    assert [None] == store.commit([Change(records=(limit, budget("other_one")))])
+    spoil(store, f"UPDATE budgets SET {change} WHERE budget_id = 'bud'")  # noqa: S608 - literals
+    found, other = store.list_budgets()
+    assert budget("other_one") == other
+    assert (True, 0, "block", scope, subject) == (
+        found.is_damaged, found.hard, found.action, found.scope, found.subject,
+    )  # fmt: skip
+    assert found == store.find_budget("bud")
+    assert ("budgets:bud",) == store.list_damaged()
+    again = msgspec.structs.replace(limit, revision=found.revision + 1)
+    assert [None] == store.commit([Change(records=(again,))])
+    assert again == store.find_budget("bud")
+    store.close()
+
+
+def test_a_deleted_budget_that_does_not_decode_limits_nothing(tmp_path: Path) -> None:
+    """Its column says that it is deleted, and nothing contradicts."""
+    store = sqlite_journal(tmp_path)
+    store.open()
+    assert [None] == store.commit([Change(records=(budget("bud", deleted_ms=3),))])
+    spoil(store, "UPDATE budgets SET record = '{bro'")
+    assert [] == store.list_budgets()
+    store.close()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE grants SET ended_ms = NULL",
+        "UPDATE grants SET expires_ms = 99, ended_ms = NULL",
+        "UPDATE grants SET ended_ms = NULL, record = '{}'",
+        "UPDATE tokens SET sha256 = 'x'",
+        "UPDATE tokens SET record = json_set(record, '$.sha256', 'x')",
+        "UPDATE approvals SET state = 'allowed'",
+        "UPDATE approvals SET covers = 9",
+        "UPDATE pairings SET sender = 'mallory'",
+        "UPDATE pairings SET state = 'paired'",
+    ],
+)
+def test_a_row_of_two_minds_lets_nobody_do_anything(tmp_path: Path, change: str) -> None:
+    """A grant, token, approval or pairing whose columns are not those of its record is found by none."""
+    store = sqlite_journal(tmp_path)
+    store.open()
+    records = (grant("gra", ended_ms=3), token("tok"), approval("apr"), pairing("pai", "ann"))
+    assert [None] == store.commit([Change(records=records)])
+    spoil(store, change)
+    table = change.split()[1]
+    found: dict[str, Callable[[], Sequence[object]]] = {
+        "grants": lambda: store.list_grants(principal=None, live_at_ms=1, limit=9),
+        "tokens": lambda: [
+            each for each in map(store.find_token, ("x", token("tok").sha256)) if each
+        ],
+        "approvals": lambda: [each for each in [store.find_approval("apr")] if each],
+        "pairings": lambda: store.list_pairings(PairingFilter(limit=9)),
+    }
+    assert [] == found[table]()
+    assert store.list_damaged()
+    for name in found.keys() - {table, "grants"}:  # the others stay
+        assert found[name]()
     store.close()
