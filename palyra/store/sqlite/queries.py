@@ -890,7 +890,7 @@ def read_budgets(
     ).fetchall():
         name, is_deleted = key.decode("utf-8", "replace"), False  # type: ignore[union-attr]  # a BLOB
         try:
-            found.append(decode_row(BudgetRecord, text, [name, *columns], table.row))  # type: ignore[arg-type]  # the same
+            found.append(decode_row(BudgetRecord, text, [name, *columns], table.row))
             continue
         except ColumnsDiffer:
             damaged.note(f"budgets:{name}")
@@ -899,7 +899,7 @@ def read_budgets(
             is_deleted = bool(columns[1])  # nothing says otherwise
         reach = _Reach("global")
         with suppress(*UNDECODED):
-            reach = decode_record(_Reach, text)  # type: ignore[arg-type]  # the same
+            reach = decode_record(_Reach, text)
         found.append(
             BudgetRecord(
                 budget_id=name,
