@@ -384,7 +384,7 @@ class BudgetRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     updated_ms: int = 0
     deleted_ms: int | None = None
     by: str = ""  # principal that set or deleted it
-    is_damaged: bool = False  # never stored: it stands for a row that cannot be read, and refuses
+    is_damaged: bool = False  # never stored: the row cannot be read, so the budget admits nothing
 
 
 IncidentDomain = Literal[

@@ -259,7 +259,7 @@ TABLES: dict[type[msgspec.Struct], RecordTable] = {
 }  # fmt: skip
 
 
-# Records that let somebody do something: one that its columns do not match lets nobody.
+# Records that give authority: one that its columns do not match gives none.
 AUTHORITY: frozenset[type[Any]] = frozenset(
     {TokenRecord, GrantRecord, PairingRecord, ApprovalRecord}
 )
@@ -880,7 +880,7 @@ def read_budgets(
     """Return the budgets by id, deleted ones too.
 
     A row that does not decode, or whose columns are others, may limit anything: a budget of its id
-    and revision stands for it, which admits nothing to whom its scope can be read, else to nobody.
+    and revision replaces it, which admits no call in the scope of the row; if that cannot be read, none at all.
     """
     table, found = TABLES[BudgetRecord], list[BudgetRecord]()
     for text, key, *columns in connection.execute(
