@@ -94,6 +94,7 @@ ATTEMPT_S = 30.0  # of one remedy
 # Values of `waits_for` of tasks that are not stuck.
 EXTERNAL_WAITS = frozenset({"retry delay", "budget", "person", "child"})
 
+CHECKED_ROWS = 200  # of one sweep: some 5 ms of a thread
 ARTIFACTS, ARTIFACTS_S = 16, 600.0  # of a sample, and seconds between two
 Attempt = Callable[[str], str | Awaitable[str]]  # the key of an incident in, the outcome out
 
@@ -261,7 +262,11 @@ class Watchdog:
             self.incidents.report(clock_ahead(*doubted))
 
     async def _report_records(self) -> None:
-        """Report each damaged record once, in each mode; a person's resolution holds."""
+        """Check some rows; report each damaged one once, in each mode; a person's resolution holds."""
+        try:
+            await self.journal.read(lambda store: store.check_rows(CHECKED_ROWS))
+        except (Unavailable, ActorGone) as error:  # a closed journal: its own incident
+            log.debug("the rows of the journal were not checked", error=error.message)
         for name in self.journal.store.list_damaged():
             if name not in self.known_records:
                 try:

@@ -274,8 +274,14 @@ class AccessStore(Protocol):
     def find_receipt(
         self, principal: str, key: str, *, now_ms: int
     ) -> IdempotencyRecord | None: ...
+    def check_rows(self, limit: int) -> None:
+        """Check the next rows of the journal, also those that no query reads; see `list_damaged`.
+
+        Each call goes on behind the last one.  Blocks.  Raises Unavailable.
+        """
+
     def list_damaged(self) -> tuple[str, ...]:
-        """Return the records that queries left out because they do not decode, as `table:key`."""
+        """Return the rows that queries left out or checks found damaged, as `table:key`."""
 
     def find_token(self, sha256: str) -> TokenRecord | None: ...
     def find_token_id(self, sha256: str) -> str | None:

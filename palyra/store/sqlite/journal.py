@@ -60,6 +60,7 @@ from palyra.store.sqlite.open_files import (
 )
 from palyra.store.sqlite.queries import list_newest_ids, list_unresolved
 from palyra.store.sqlite.retention import RetentionQueries
+from palyra.store.sqlite.row_check import RowSweep
 from palyra.store.sqlite.schema import SCHEMA_VERSION, migrate
 from palyra.store.sqlite.tapes import PAGE_BYTES, Tapes
 from palyra.store.sqlite.turns import TurnQueries
@@ -92,6 +93,7 @@ class SqliteJournal(MemorySearchQueries):
         self._synchronous = synchronous
         self._pages = PageCheck(path)
         self.damaged = DamageNotes()
+        self._sweep = RowSweep()
         self._opened: _Opened | None = None
         self._losses: dict[Path, str] = {}
         self._saved: tuple[int, int] | None = None  # position and changes of the last copy
@@ -324,6 +326,11 @@ class SqliteJournal(MemorySearchQueries):
         return self._read(
             lambda c: verify_run(Tapes(c), entries, self._keys.trusted, run_id, claimed_seq)
         )
+
+    def check_rows(self, limit: int) -> None:
+        """See `JournalStore.check_rows`."""
+        for fault in self._read(lambda connection: self._sweep.step(connection, limit)):
+            self.damaged.note(fault.name)
 
     def check(self, is_stopped: Callable[[], bool]) -> str | None:
         """See `JournalStore.check`."""

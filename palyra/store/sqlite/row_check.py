@@ -99,20 +99,46 @@ def _name(connection: apsw.Connection, table: CheckedTable, row: int) -> str:
     return name_of(table.name, found[0] if found else (f"row {row}",))
 
 
-def find_tape_faults(connection: apsw.Connection, after: int, limit: int) -> Iterator[Fault | int]:
-    """Yield the faults of the next events of all tapes, each behind its position.
+def find_tape_faults(
+    connection: apsw.Connection, after: int, limit: int
+) -> tuple[list[Fault], int]:
+    """Return the faults of the next events of all tapes, and the last position; 0 at their end.
 
-    An event is compared with its chain hash; verification also compares the signed roots.
+    An event is compared with its chain hash; verification also finds what is missing.
     """
-    for position, digest, row in Tapes(connection).scan(after=after, through=after + limit):
-        yield position
-        before = connection.execute(
-            "SELECT hash FROM tape WHERE run_id = ? AND seq = ?", (row.run_id, row.seq - 1)
-        ).get
+    tapes, faults = Tapes(connection), list[Fault]()
+    found = tapes.scan(after=after, through=after + limit)
+    for position, digest, row in found:
+        before = tapes.find_before(row.run_id, row.seq)
+        if read_tombstone(row.data) is not None or (before is None and row.seq):
+            continue  # purged, or without the event that its hash covers
         try:
-            prev = GENESIS if row.seq == 0 else bytes(before or b"")
-            is_sound = read_tombstone(row.data) is not None or link(prev, position, row) == digest
+            is_sound = link(GENESIS if before is None else before.hash, position, row) == digest
         except (InvariantBroken, TypeError):
             is_sound = False
         if not is_sound:
-            yield Fault(f"tape:{row.run_id}:{row.seq}", "it does not match its chain hash")
+            faults.append(Fault(f"tape:{row.run_id}:{row.seq}", "it does not match its chain hash"))
+    last = connection.execute("SELECT coalesce(max(position), 0) FROM tape").get
+    return faults, after + limit if after + limit < last else 0
+
+
+class RowSweep:
+    """Check of all rows in steps: of each table in turn, then of the tapes, then again."""
+
+    def __init__(self) -> None:
+        self._table = 0  # of `CHECKED`; behind the last one are the tapes
+        self._after = -1
+
+    def step(self, connection: apsw.Connection, limit: int) -> list[Fault]:
+        """Check the next rows, at most `limit` records or events.  Raises apsw errors of the pages."""
+        if self._table == len(CHECKED):
+            faults, through = find_tape_faults(connection, max(self._after, 0), limit)
+            self._table, self._after = (self._table, through) if through else (0, -1)
+            return faults
+        table = CHECKED[self._table]
+        rows = list_rows(connection, table, self._after, limit)
+        if rows:
+            self._after = rows[-1]
+        else:
+            self._table, self._after = self._table + 1, -1
+        return [fault for row in rows if (fault := find_fault(connection, table, row))]

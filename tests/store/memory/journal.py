@@ -149,6 +149,9 @@ class MemoryJournal(StoredItems):
         """See `JournalStore.has_leftovers`: there are no files."""
         return False
 
+    def check_rows(self, limit: int) -> None:
+        """See `JournalStore.check_rows`: there are no bytes."""
+
     def list_damaged(self) -> tuple[str, ...]:
         """See `JournalStore.list_damaged`: there are no bytes."""
         return ()

@@ -16,6 +16,7 @@ from tests.store.kit import (
     approval,
     budget,
     grant,
+    memory,
     pairing,
     row,
     rows,
@@ -183,4 +184,29 @@ def test_a_row_of_two_minds_lets_nobody_do_anything(tmp_path: Path, change: str)
     assert store.list_damaged()
     for name in found.keys() - {table, "grants"}:  # the others stay
         assert found[name]()
+    store.close()
+
+
+def test_a_sweep_finds_rows_that_no_query_reads(tmp_path: Path) -> None:
+    """It goes through every table and the tapes, some rows a step, and finds nothing in a sound journal."""
+    store = sqlite_journal(tmp_path)
+    store.open()
+    records = (*(task(f"tsk_{n}") for n in range(20)), grant("gra"), agent("ann", 1), memory("mem"))
+    assert [None] == store.commit([Change(rows=rows("run_a", 0, 9).rows, records=records)])
+    for _ in range(90):
+        store.check_rows(5)
+    assert () == store.list_damaged()
+    spoil(
+        store,
+        "UPDATE tasks SET record = '{bro' WHERE task_id = 'tsk_13'",
+        "UPDATE tasks SET rank_ms = 7 WHERE task_id = 'tsk_7'",
+        "UPDATE grants SET principal = 'mallory'",
+        "UPDATE agents SET name = CAST(x'ff' AS TEXT)",
+        "UPDATE memories SET kind = 'none'",
+        "UPDATE tape SET at_ms = 3 WHERE seq = 4",
+    )
+    for _ in range(90):
+        store.check_rows(5)
+    wanted = {"tasks:tsk_13", "tasks:tsk_7", "grants:gra", "agents:\ufffd:1", "memories:mem"}
+    assert wanted | {"tape:run_a:4"} == set(store.list_damaged())
     store.close()
