@@ -191,8 +191,12 @@ def test_a_sweep_finds_rows_that_no_query_reads(tmp_path: Path) -> None:
     """It goes through every table and the tapes, some rows a step, and finds nothing in a sound journal."""
     store = sqlite_journal(tmp_path)
     store.open()
-    records = (*(task(f"tsk_{n}") for n in range(20)), grant("gra"), agent("ann", 1), memory("mem"))
-    assert [None] == store.commit([Change(rows=rows("run_a", 0, 9).rows, records=records)])
+    tasks = [task(f"tsk_{n}") for n in range(20)]
+    change = Change(
+        rows=rows("run_a", 0, 9).rows,
+        records=(*tasks, grant("gra"), agent("ann", 1), memory("mem")),
+    )
+    assert [None] == store.commit([change])
     for _ in range(90):
         store.check_rows(5)
     assert () == store.list_damaged()
