@@ -15,7 +15,7 @@ CHECKED := palyra tests clients $(if $(wildcard bench/*.py),bench)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test bare package container clients lint types check cover torture simulate bench docs lock clean
+.PHONY: help run test bare package container clients lint types check cover torture simulate mutants bench docs lock clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -69,6 +69,12 @@ CAST ?= workers
 
 simulate: $(VENV)/test.stamp  ## the whole daemon on virtual time (SEEDS=n, START=k, CAST=keepers)
 	$(BIN)/python -m tests.simulate --seeds $(SEEDS) --start $(START) --cast $(CAST)
+
+MUTANTS ?= 60
+SEED ?= 0
+
+mutants: $(VENV)/test.stamp  ## which changes of single places no test sees: an hour (MUTANTS=n, SEED=k)
+	$(BIN)/python -m tests.mutants --count $(MUTANTS) --seed $(SEED) $(MUTANT_ARGS)
 
 # A benchmark is a script in bench/ that prints its result as one line of JSON; names that
 # begin with an underscore are shared code.
