@@ -419,10 +419,11 @@ class Copy:
             process.send_signal(signal.SIGTERM)
             process.communicate()
             return ""
-        if process.returncode in {0, 5}:  # 5: no test was left
-            return ""
         failed = re.search(r"^(?:FAILED|ERROR) (\S+)", output, re.MULTILINE)
-        return failed[1] if failed else f"exit {process.returncode}"
+        if failed is not None:
+            return failed[1]
+        # 5: no test was left.  1 without a test: a process was left behind, which proves nothing.
+        return "" if process.returncode in {0, 1, 5} else f"exit {process.returncode}"
 
     def find_killer(self, mutant: Mutant, tests: Sequence[str], limit_s: float) -> str:
         """Return the test that fails because of the mutant; '' if none does."""
