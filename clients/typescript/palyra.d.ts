@@ -224,6 +224,7 @@ export interface RunView {
   parent_run_id?: string | null;
   purged_ms?: number | null;
   depth?: number;
+  answer?: RunAnswer | null;
 }
 
 /** Tokens used; `source` says whether the provider counted them. */
@@ -234,6 +235,14 @@ export interface Usage {
   cached_tokens?: number;
   cache_write_tokens?: number;
   reasoning_tokens?: number;
+}
+
+/** The text that a run ended with, complete or partial; of a long one the beginning. */
+export interface RunAnswer {
+  text: string;
+  seq: number;
+  bytes: number;
+  is_cut?: boolean;
 }
 
 /** Filter of runs, newest first; `cursor` is the `next_cursor` of the page before. */
@@ -283,6 +292,7 @@ export interface RunWaited {
   parent_run_id?: string | null;
   purged_ms?: number | null;
   depth?: number;
+  answer?: RunAnswer | null;
   timed_out: boolean;
 }
 
@@ -2786,6 +2796,7 @@ export interface ProgressItem {
   order: number;
   kind: "reasoning" | "status" | "text" | "tool_output";
   delta: string;
+  offset?: number | null;
 }
 
 /** An approval was resolved by a person or by its deadline. */

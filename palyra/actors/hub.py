@@ -58,6 +58,7 @@ class ProgressDelta:
     kind: ProgressKind
     order: int
     delta: str
+    offset: int = 0  # characters of this kind in the item before the delta
     encoded: tuple[bytes, bytes] | None = None
 
 
@@ -267,12 +268,19 @@ class Hub:
             feed.note_head(head_seq)
 
     def progress(
-        self, *, run_id: str, item: str, order: int, kind: ProgressKind, delta: str
+        self,
+        *,
+        run_id: str,
+        item: str,
+        order: int,
+        kind: ProgressKind,
+        delta: str,
+        offset: int = 0,
     ) -> None:
         feed = self._feeds.get(run_id)
         if feed is None or not feed.listeners:
             return
-        progress = ProgressDelta(run_id, item, kind, order, delta)
+        progress = ProgressDelta(run_id, item, kind, order, delta, offset)
         for listener in feed.listeners:
             listener.offer_progress(progress)
 
@@ -392,7 +400,7 @@ class Watched(Protocol):
 class ProgressStream:
     """Deltas of one turn or call, redacted with hold-back; a later event always supersedes them."""
 
-    __slots__ = ("_hub", "_item", "_kind", "_redactor", "_run", "_stream", "order")
+    __slots__ = ("_hub", "_item", "_kind", "_redactor", "_run", "_sent", "_stream", "order")
 
     def __init__(self, run: Watched, hub: Notifier, redactor: Redactor, item: str) -> None:
         self._run = run
@@ -401,6 +409,7 @@ class ProgressStream:
         self._item = item
         self._kind: ProgressKind = "text"
         self._stream: StreamRedactor | None = None
+        self._sent: dict[ProgressKind, int] = {}  # characters
         self.order = 0  # of the newest delta: one for each delta received and each rest sent
 
     def take(self, kind: ProgressKind, text: str) -> None:
@@ -422,10 +431,13 @@ class ProgressStream:
 
     def _send(self, text: str) -> None:
         if text:
+            offset = self._sent.get(self._kind, 0)
+            self._sent[self._kind] = offset + len(text)
             self._hub.progress(
                 run_id=self._run.run.run_id,
                 item=self._item,
                 order=self.order,
                 kind=self._kind,
                 delta=text,
+                offset=offset,
             )

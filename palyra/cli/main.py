@@ -25,7 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "run": ("run", "Send a message and follow the run."),
     "chat": ("chat", "Talk with the agent in the terminal."),
     "watch": ("watch", "Show live what waits for a person, runs and went wrong."),
-    "runs": ("runs", "List, show, fork, cancel and wait for runs."),
+    "runs": ("runs", "List, show, follow, fork, cancel and wait for runs."),
     "context": ("context", "Show what a turn's prompt was made of."),
     "approvals": ("approvals", "List and answer approvals."),
     "tape": ("tape", "Read, verify, replay and export tapes."),

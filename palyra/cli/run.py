@@ -160,7 +160,7 @@ def run(
         return
     ending = RunExit()
     try:
-        how = _Manner(options, policy, fail_fast)
+        how = Manner(options, policy, fail_fast)
         talk(options, lambda client: _watch(client, words, start, how, ending))
     except CommandFailed as stop:
         if stop.exit_code != INTERRUPTED or ending.run_id is None:
@@ -205,7 +205,7 @@ def _read_input() -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Manner:
+class Manner:
     """How a run is followed."""
 
     options: Options
@@ -221,36 +221,44 @@ async def _preview(
 
 
 async def _start(client: Client, options: Options, text: str, start: RunOptions) -> Started:
-    """Start the run; a new session works in the workspace of the current directory.
+    """Start the run.  Cancellation: the run may have been started."""
+    await _place(client, options, start)
+    return await client.start_run(text, **start)
 
-    Cancellation: the run may have been started.
-    """
+
+async def _place(client: Client, options: Options, start: RunOptions) -> None:
+    """Let a new session work in the workspace of the current directory."""
     is_new = not {"session_id", "workspace", "channel"} & start.keys()
     if is_new:
         key = start.get("session_key")
         workspace = await choose_workspace(client, options, session_key=key)
         if workspace is not None:
             start["workspace"] = workspace
-    return await client.start_run(text, **start)
 
 
 async def _watch(
-    client: Client, text: str, start: RunOptions, how: _Manner, ending: RunExit
+    client: Client, text: str, start: RunOptions, how: Manner, ending: RunExit
 ) -> None:
-    started = await _start(client, how.options, text, start)
-    ending.run_id = started.run_id
+    await _place(client, how.options, start)
+    is_shown = not how.options.as_json
+    async with client.run_events(text, progress=is_shown, **start) as (started, items):
+        ending.run_id = started.run_id
+        if is_shown:
+            say(f"● {started.run_id} {started.disposition}", err=True, dim=True)
+        await watch(client, items, how, ending)
+
+
+async def watch(client: Client, items: Subscription, how: Manner, ending: RunExit) -> None:
+    """Print a run to its end, as JSON or for a person.  Raises as `follow`."""
     if how.options.as_json:
         desk = ApprovalPrompt(client, None, how.policy)
         pause = ModelPause(client, "cancel" if how.fail_fast else "wait")
-        async with client.events(started.run_id, progress=False) as items:
-            await follow(items, _print_event, desk, ending, pause)
+        await follow(items, _print_event, desk, ending, pause)
         return
-    say(f"● {started.run_id} {started.disposition}", err=True, dim=True)
-    story = RunPrinter(streams=sys.stdout.isatty())
+    desk = ApprovalPrompt(client, find_terminal(), how.policy)
     pause = ModelPause(client, "cancel" if how.fail_fast else "count down")
-    async with client.events(started.run_id) as items:
-        desk = ApprovalPrompt(client, find_terminal(), how.policy)
-        await follow(items, story.tell, desk, ending, pause)
+    story = RunPrinter(streams=sys.stdout.isatty())
+    await follow(items, story.tell, desk, ending, pause)
 
 
 async def follow(

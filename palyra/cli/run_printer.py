@@ -2,7 +2,8 @@
 
 Theory of the printed text: the model's text arrives twice, first as uncommitted deltas, then
 complete in the committed `turn.completed`; the answer arrives once more in `message.completed`.
-Deltas may be missing.  `RunPrinter` prints of each committed text only the part that has not been
+Deltas may be missing; their offsets say so, and what follows a gap is printed with the committed text.
+`RunPrinter` prints of each committed text only the part that has not been
 printed: it removes the printed text if that is a prefix of the committed one, and otherwise prints
 the whole committed text on a new line.  A turn that ended at the token limit ("length") is
 continued by the next turn on the same line.
@@ -66,7 +67,10 @@ class RunPrinter:
     def _stream(self, progress: ProgressItem) -> None:
         if not self.streams:
             return
-        self._streamed[progress.item] = self._streamed.get(progress.item, "") + progress.delta
+        printed = self._streamed.get(progress.item, "")
+        if progress.offset not in {None, len(printed)}:  # deltas before it are missing
+            return
+        self._streamed[progress.item] = printed + progress.delta
         self._print(progress.delta)
         self._is_mid_line = not progress.delta.endswith("\n")
 

@@ -1,15 +1,17 @@
-"""`palyra runs`: list, show, fork, cancel and wait for runs."""
+"""`palyra runs`: list, show, follow, fork, cancel and wait for runs."""
 
 from collections.abc import Iterator, Sequence
 from typing import Literal, get_args
 
 import click
 
+from palyra.cli.approve_policy import ApprovePolicy
 from palyra.cli.command import shared_options
 from palyra.cli.listing import newer, since_option, watchable
 from palyra.cli.names import id_argument
-from palyra.cli.output import age, print_json, print_table, say
-from palyra.cli.run_exit import read_code
+from palyra.cli.output import age, one_line, print_json, print_table, say
+from palyra.cli.run import Manner, watch
+from palyra.cli.run_exit import RunExit, read_code
 from palyra.cli.talk import Options, talk
 from palyra.client import Client, RunView
 from palyra.core.journal.records import RunState
@@ -18,7 +20,7 @@ from palyra.core.session.commands import Forked
 
 @click.group()
 def runs() -> None:
-    """List, show, fork, cancel and wait for runs."""
+    """List, show, follow, fork, cancel and wait for runs."""
 
 
 @runs.command("list")
@@ -110,8 +112,27 @@ def _row(run: RunView) -> tuple[object, ...]:
 @id_argument("run_id")
 @shared_options
 def show(options: Options, run_id: str) -> None:
-    """Show one run."""
-    _print_run(options, talk(options, lambda client: client.get_run(run_id)))
+    """Print the answer of a run, and its state and counters."""
+    _print_run(options, *talk(options, lambda client: _read(client, run_id)))
+
+
+@runs.command()
+@id_argument("run_id")
+@shared_options
+def follow(options: Options, run_id: str) -> None:
+    """Follow a run as `palyra run` shows it, from its beginning to its end.
+
+    A run that has ended is printed, and the exit code is the one `palyra run` would return.  Ctrl-C ends
+    only this command.
+    """
+    ending = RunExit(run_id)
+
+    async def work(client: Client) -> None:
+        async with client.events(run_id, progress=not options.as_json) as items:
+            await watch(client, items, Manner(options, ApprovePolicy(), fail_fast=False), ending)
+
+    talk(options, work)
+    raise SystemExit(ending.code)
 
 
 @runs.command()
@@ -140,7 +161,7 @@ def fork(options: Options, run_id: str, text: str | None, at_seq: int | None) ->
     else:
         say(f"{forked.run_id} continues {run_id} from seq {forked.at_seq}")
         say(
-            f"in {forked.session_id}; see it with `palyra runs wait` or `palyra tape show`",
+            f"in {forked.session_id}; `palyra runs follow {forked.run_id}` shows it",
             dim=True,
         )
 
@@ -163,22 +184,38 @@ def cancel(options: Options, run_id: str, reason: str) -> None:
 @click.option("--attention", is_flag=True, help="Also return when an approval is pending.")
 @shared_options
 def wait(options: Options, run_id: str, *, attention: bool) -> None:
-    """Wait for the end of a run; the exit code is the one `palyra run` would return."""
+    """Wait for the end of a run and print its answer; the exit code is the one `palyra run` would return."""
     until: Literal["attention", "terminal"] = "attention" if attention else "terminal"
 
-    async def work(client: Client) -> tuple[RunView, int]:
-        run = await client.wait_run(run_id, until=until)
-        return run, await read_code(client, run)
+    async def work(client: Client) -> tuple[RunView, str | None, int]:
+        await client.wait_run(run_id, until=until)
+        run, answer = await _read(client, run_id)
+        return run, answer, await read_code(client, run)
 
-    run, code = talk(options, work)
-    _print_run(options, run)
+    run, answer, code = talk(options, work)
+    _print_run(options, run, answer)
     raise SystemExit(code)
 
 
-def _print_run(options: Options, run: RunView) -> None:
+async def _read(client: Client, run_id: str) -> tuple[RunView, str | None]:
+    """Return a run and its whole answer, if it has one."""
+    run = await client.get_run(run_id)
+    return run, await client.read_answer(run)
+
+
+def _print_run(options: Options, run: RunView, answer: str | None) -> None:
     if options.as_json:
         print_json(run)
         return
+    if answer:
+        say(answer.rstrip("\n"))
+        say()
+    elif not run.is_terminal:
+        say(f"no answer yet: `palyra runs follow {run.run_id}` shows how it goes on")
+    elif run.purged_ms is not None:
+        say("its content was purged")
+    else:
+        say(f"no answer: {run.reason or run.phase}")
     rows = [
         ("run", run.run_id),
         ("session", run.session_id),
@@ -192,4 +229,5 @@ def _print_run(options: Options, run: RunView) -> None:
         ("events", run.head_seq + 1),
         ("pending approvals", run.pending_approvals),
     ]
-    print_table(("WHAT", "VALUE"), rows, empty="")
+    for name, value in rows:
+        say(f"{name:<17}  {one_line(str(value), 200)}", dim=True)

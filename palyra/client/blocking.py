@@ -17,12 +17,14 @@ from concurrent.futures import CancelledError
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from functools import wraps
 from pathlib import Path
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar, Unpack
 
 from palyra.client import aio
 from palyra.client.client import PATIENCE_S, Client
 from palyra.client.feed import Item
+from palyra.client.runs import RunOptions
 from palyra.client.subscription import Notice, Subscription
+from palyra.core.session.commands import Started
 from palyra.errors import TooSlow, Unreachable
 from palyra.net.protocol.notifications import Hello
 from palyra.net.protocol.results import Welcome
@@ -194,6 +196,15 @@ class BlockingClient(Base):
             yield RunItems(subscription, self._thread, self._timeout_s)
 
     @contextmanager
+    def run_events(
+        self, text: str, *, progress: bool = True, **options: Unpack[RunOptions]
+    ) -> Generator[tuple[Started, RunItems]]:
+        """Send a message and iterate over the events of its run; see `Client.run_events`."""
+        opening = self._client.run_events(text, progress=progress, **options)
+        with _entered(opening, self._thread, self._timeout_s) as (started, subscription):
+            yield started, RunItems(subscription, self._thread, self._timeout_s)
+
+    @contextmanager
     def notices(self) -> Generator[Items[Notice]]:
         """Iterate over notifications outside subscriptions; see `Client.notices`."""
         with _entered(self._client.notices(), self._thread, self._timeout_s) as inbox:
@@ -211,6 +222,7 @@ class BlockingClient(Base):
     steer = blocking(Client.steer)
     cancel = blocking(Client.cancel)
     get_run = blocking(Client.get_run)
+    read_answer = blocking(Client.read_answer)
     list_runs = blocking(Client.list_runs)
     wait_run = blocking(Client.wait_run)
     replay_run = blocking(Client.replay_run)

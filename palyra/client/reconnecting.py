@@ -46,7 +46,7 @@ from palyra.net.protocol.notifications import (
     TapeEventNotice,
     TapeReset,
 )
-from palyra.net.protocol.results import Subscribed
+from palyra.net.protocol.results import StartedRun, Subscribed
 
 BACKOFF = Backoff(base_s=0.1, cap_s=5.0)
 RETRY_MS = 250  # before a retry, if the daemon names no time
@@ -134,12 +134,42 @@ class ReconnectingConnection:
 
     def subscribe(self, run_id: str, after_seq: int, *, progress: bool) -> Subscription:
         """Open a subscription, live until `unsubscribe`."""
-        feed = FeedReader(run_id, after_seq)
+        subscription = self._add_subscription(FeedReader(run_id, after_seq), progress=progress)
+        self._resubscribe(subscription)
+        return subscription
+
+    async def start_run(
+        self,
+        params: dict[str, Any],
+        on_start: Callable[[StartedRun, Subscription], None],
+        *,
+        progress: bool,
+    ) -> None:
+        """Start a run, subscribed before it begins; `on_start` gets both as soon as they are known.
+
+        Raises as `request`.  Cancellation: the run may have started; without `on_start` there is no
+        subscription.
+        """
+
+        def on_result(result: msgspec.Raw) -> None:
+            started = decode(result, StartedRun)
+            subscription = self._add_subscription(FeedReader(started.run_id, -1), progress=progress)
+            on_start(started, subscription)
+            if started.subscription is None or self._current is None:
+                self._resubscribe(subscription)
+                return
+            opened = Subscribed(
+                subscription=started.subscription, from_=0, through=-1, floor=0
+            )  # no row is certain yet: `tape.caught_up` says which are
+            subscription.open(opened, self._current.hello.instance_id)
+
+        await self.request("run.start", {**params, "subscribe": True}, on_result)
+
+    def _add_subscription(self, feed: FeedReader, *, progress: bool) -> Subscription:
         subscription = Subscription(
             feed, progress=progress, restart=self._resubscribe, waits=self._driver
         )
         self._subscriptions[subscription] = None
-        self._resubscribe(subscription)
         return subscription
 
     def unsubscribe(self, subscription: Subscription) -> None:

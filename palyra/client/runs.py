@@ -1,15 +1,19 @@
 """Typed methods about runs."""
 
-from collections.abc import Sequence
+import secrets
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
 from typing import Literal, TypedDict, Unpack
 
+from palyra.client.feed import to_event
 from palyra.client.requests import Json, RequestMethods
+from palyra.client.subscription import Subscription
 from palyra.core.journal.records import QueueMode, RunState
 from palyra.core.replay.report import ReplayReport
 from palyra.core.session.commands import Cancelled, Forked, RunView, Started, Steered
-from palyra.core.tape.events import ApprovalMode, Budget
+from palyra.core.tape.events import ApprovalMode, Budget, MessageCompleted
 from palyra.errors import Unavailable
-from palyra.net.protocol.results import RunList, RunWaited
+from palyra.net.protocol.results import RunList, RunWaited, TapeItems
 
 WAIT_MS = 60_000  # one `run.wait`; the daemon takes up to 120 000
 
@@ -53,6 +57,27 @@ class RunMethods(RequestMethods):
         """Send a message; on return it is durable and belongs to the run named in the result."""
         return await self._mutate("run.start", {"text": text, **options}, Started)
 
+    @asynccontextmanager
+    async def run_events(
+        self, text: str, *, progress: bool = True, **options: Unpack[RunOptions]
+    ) -> AsyncGenerator[tuple[Started, Subscription]]:
+        """Send a message and iterate over the events of its run, from the first delta on.
+
+        As `start_run` and then `events`, but subscribed before the run begins, so that no progress
+        is missed.  Cancellation: the run continues.
+        """
+        opened: list[tuple[Started, Subscription]] = []
+        params = {"text": text, "idempotency_key": secrets.token_hex(16), **options}
+        try:
+            await self._connection.start_run(
+                params, lambda *both: opened.append(both), progress=progress
+            )
+            await opened[0][1].wait_opened()
+            yield opened[0]
+        finally:
+            for _, subscription in opened:
+                self._connection.unsubscribe(subscription)
+
     async def fork_run(
         self,
         run_id: str,
@@ -88,8 +113,17 @@ class RunMethods(RequestMethods):
         return await self._mutate("run.cancel", params, Cancelled)
 
     async def get_run(self, run_id: str) -> RunView:
-        """Return a run with its state, usage and cost.  Raises NotFound."""
+        """Return a run with its state, usage, cost and answer.  Raises NotFound."""
         return await self._ask("run.get", {"run_id": run_id}, RunView)
+
+    async def read_answer(self, run: RunView) -> str | None:
+        """Return the whole answer of a run that `get_run` returned; None if it has none."""
+        if run.answer is None or not run.answer.is_cut:
+            return None if run.answer is None else run.answer.text
+        params = {"run_id": run.run_id, "after_seq": run.answer.seq - 1, "limit": 1}
+        page = await self._ask("tape.read", params, TapeItems)
+        event = to_event(page.events[0]).event
+        return event.text if isinstance(event, MessageCompleted) else run.answer.text
 
     async def list_runs(self, **wanted: Unpack[RunsWanted]) -> RunList:
         """A page, newest first; `cursor` is the `next_cursor` of the page before."""

@@ -982,9 +982,16 @@ class Notifier(Protocol):
         """Announce for each run that its tape is durable up to this seq."""
 
     def progress(
-        self, *, run_id: str, item: str, order: int, kind: ProgressKind, delta: str
+        self,
+        *,
+        run_id: str,
+        item: str,
+        order: int,
+        kind: ProgressKind,
+        delta: str,
+        offset: int = 0,
     ) -> None:
-        """Send a volatile delta to subscribers."""
+        """Send a volatile delta to subscribers; `offset` characters of the kind came before it."""
 
     def notify(
         self, method: str, params: msgspec.Struct | dict[str, Any], *, principal: str, scope: str

@@ -8,6 +8,8 @@ from palyra.core.journal.records import ApprovalRecord
 from palyra.core.journal.tape_row import TapeRow
 from palyra.core.ports import JournalStore
 from palyra.core.run.state import Run, fold, reading_tape
+from palyra.core.session.commands import RunAnswer
+from palyra.core.tape.events import MessageCompleted, read_events
 from palyra.errors import Damaged
 
 PAGE_ROWS = 1_000
@@ -29,6 +31,16 @@ def read_rows(store: JournalStore, run_id: str) -> Iterator[TapeRow]:
         page = store.read_tape(run_id, after_seq=after_seq, limit=PAGE_ROWS)
         yield from page.rows
         after_seq = page.next_after_seq
+
+
+def find_answer(store: JournalStore, run_id: str) -> RunAnswer | None:
+    """Return the last answer on a run's tape; None if it has none, or one that is unreadable.  Blocks."""
+    seq = store.find_last_seq(run_id, MessageCompleted.KIND)
+    rows = () if seq is None else store.read_tape(run_id, after_seq=seq - 1, limit=1).rows
+    for row, event in read_events(rows):
+        if isinstance(event, MessageCompleted):
+            return RunAnswer.of(event.text, row.seq)
+    return None
 
 
 def read_run(store: JournalStore, run_id: str) -> LoadedRun | None:

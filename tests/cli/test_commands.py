@@ -544,6 +544,7 @@ async def test_wait_returns_when_an_approval_is_pending() -> None:
     """`runs wait --attention` of a run that has not ended is no failure."""
     async with fake_daemon() as daemon:
         daemon.reply_with("run.wait", {**RUN_RECORD, "state": "in_progress", "timed_out": False})
+        daemon.reply_with("run.get", {**RUN_RECORD, "state": "in_progress"})
         waited = await palyra("runs", "wait", RUN, "--attention", url=daemon.url)
     assert 0 == waited.code
 
@@ -559,6 +560,7 @@ async def test_wait_asks_again_when_the_time_is_up() -> None:
             "bytes": 0,
         }
         replies = [{**RUN_RECORD, "timed_out": True}, {**RUN_RECORD, "timed_out": False}]
+        daemon.reply_with("run.get", RUN_RECORD)
         daemon.answers["run.wait"] = lambda _connection, _params: replies.pop(0)
         assert 0 == (await palyra("runs", "wait", RUN, url=daemon.url)).code
     assert [] == replies

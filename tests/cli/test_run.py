@@ -188,6 +188,7 @@ async def test_exit_code_follows_from_the_end(events: list[ev.Event], code: int)
     async with fake_daemon() as daemon:
         play(daemon, *events)
         assert code == (await palyra("run", "hello", url=daemon.url)).code
+        daemon.reply_with("run.get", {**RUN_VIEW, "answer": {"text": "all", "seq": 1, "bytes": 3}})
         daemon.reply_with(
             "run.wait", {**RUN_VIEW, "state": STATES.get(code, "failed"), "timed_out": False}
         )
@@ -489,6 +490,27 @@ async def test_words_are_streamed_once() -> None:
         _, screen = await at_terminal(daemon, script)
     assert 1 == screen.count("one two three")
     assert 1 == screen.count("one two ")
+
+
+async def test_tail_of_a_text_is_not_printed() -> None:
+    """A delta after a gap is not printed: the committed text holds it, and is printed once."""
+
+    async def script(person: Person, _process: ForkedProcess) -> None:
+        await daemon.watched.wait()
+        for offset, word in ((0, "one "), (8, "three ")):
+            delta = ProgressItem(
+                run_id=RUN, item="t1", order=1, kind="text", delta=word, offset=offset
+            )
+            await daemon.connections[0].notify("progress", **msgspec.to_builtins(delta))
+        await person.see("one ")
+        await daemon.publish(*ending("one two three four"))
+        await person.see("done: answered")
+
+    async with fake_daemon() as daemon:
+        play(daemon)
+        _, screen = await at_terminal(daemon, script)
+    assert "one two three four" in screen
+    assert (1, 1) == (screen.count("one "), screen.count("three "))
 
 
 async def test_interrupt_cancels_the_run() -> None:

@@ -24,6 +24,7 @@ from palyra.core.tape.events import ApprovalMode, Budget, Delegation
 Disposition = Literal["started", "queued", "merged", "steered", "interrupted"]
 
 WEEK_MS = 604_800_000
+ANSWER_BYTES = 65_536  # of an answer in a reply; a reply of many runs has none
 
 # Values that a client names for a run, over the wire and in the payload of a task.
 Amount = Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000_000_000)]
@@ -194,6 +195,22 @@ class Cancelled(msgspec.Struct, frozen=True, kw_only=True):
     applied_seq: int
 
 
+class RunAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The text that a run ended with, complete or partial; of a long one the beginning."""
+
+    text: str
+    seq: int  # of its `message.completed`, which has the whole text
+    bytes: int  # of the whole text, in UTF-8
+    is_cut: bool = False
+
+    @staticmethod
+    def of(text: str, seq: int) -> "RunAnswer":
+        """Return the answer with at most ANSWER_BYTES of its text."""
+        whole = text.encode(errors="replace")
+        shown = whole[:ANSWER_BYTES].decode(errors="ignore")
+        return RunAnswer(text=shown, seq=seq, bytes=len(whole), is_cut=len(whole) > ANSWER_BYTES)
+
+
 class RunView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A run as clients see it."""
 
@@ -219,6 +236,7 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     parent_run_id: str | None = None
     purged_ms: int | None = None  # when its content was removed for good
     depth: int = 0  # number of delegating runs above it
+    answer: RunAnswer | None = None  # of `run.get`, once the run has ended with one
 
     @property
     def is_terminal(self) -> bool:

@@ -16,7 +16,8 @@ from palyra.net.protocol.notifications import TapeItem
 _ENCODER = msgspec.json.Encoder()
 _EVENT = b'{"jsonrpc":"2.0","method":"tape.event","params":%b'
 _PROGRESS = (
-    b'{"jsonrpc":"2.0","method":"progress","params":{"run_id":%b,"item":%b,"kind":%b,"order":'
+    b'{"jsonrpc":"2.0","method":"progress","params":'
+    b'{"run_id":%b,"item":%b,"kind":%b,"offset":%d,"order":'
 )
 
 
@@ -52,7 +53,8 @@ def encode_progress(progress: ProgressDelta) -> tuple[bytes, bytes]:
     """
     if progress.encoded is None:
         encode = _ENCODER.encode
-        head = _PROGRESS % (encode(progress.run_id), encode(progress.item), encode(progress.kind))
+        names = encode(progress.run_id), encode(progress.item), encode(progress.kind)
+        head = _PROGRESS % (*names, progress.offset)
         try:
             text = encode(progress.delta)
         except UnicodeEncodeError:

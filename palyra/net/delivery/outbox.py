@@ -63,6 +63,7 @@ class _MergedProgress:
         self._head = head  # the notification up to `"order":`
         self.key = key
         self.order = 0  # of the newest delta
+        self.end = 0  # offset of the delta that continues the text
         self.texts: list[bytes] = []
 
     def finish(self, body: bytes) -> bytes:
@@ -143,8 +144,11 @@ class Outbox:
             self._queue.append((_NO_SEQ, b"", merged))
             self._queued_bytes += ENTRY_BYTES
             self._work.set()
+        elif progress.offset > merged.end:
+            return  # deltas between were dropped: a frame has no gap
         merged.texts.append(text)
         merged.order = progress.order
+        merged.end = progress.offset + len(progress.delta)
         self._volatile_bytes += len(text)
 
     def close_progress(self, merged: _MergedProgress) -> None:

@@ -97,6 +97,7 @@ class ProgressItem(Notification, frozen=True, kw_only=True):
     order: int
     kind: ProgressKind
     delta: str
+    offset: int | None = None  # characters of this kind in the item before the delta
 
 
 class ApprovalResolvedNotice(Resolved, frozen=True, kw_only=True):

@@ -133,7 +133,7 @@ def test_deltas_of_one_item_merge() -> None:
     outbox.put_progress(delta('"hi"\n', order=4))
     outbox.put_progress(delta("other", item="t2", order=9))
     first, _, other = outbox.pack(is_batched=False)
-    expected = {"run_id": "run_1", "item": "t1", "kind": "text", "order": 4}
+    expected = {"run_id": "run_1", "item": "t1", "kind": "text", "order": 4, "offset": 0}
     assert expected | {"delta": 'He said "hi"\n'} == shown(first)
     assert ("t2", "other") == (shown(other)["item"], shown(other)["delta"])
 
@@ -301,3 +301,12 @@ def test_notices_are_notifications() -> None:
     """A notice has a method and params, and no id."""
     notice = json.loads(encode_notification("m", {"a": 1}))
     assert {"jsonrpc": "2.0", "method": "m", "params": {"a": 1}} == notice
+
+
+def test_frame_of_merged_deltas_has_no_gap() -> None:
+    """A delta that follows a dropped one is not merged: the frame would hold text with a gap."""
+    outbox, _ = make()
+    for offset, text in ((0, "one "), (8, "three"), (4, "two ")):
+        outbox.put_progress(ProgressDelta("run_1", "t1", "text", 1, text, offset))
+    [frame] = map(shown, outbox.pack(is_batched=False))
+    assert ("one two ", 0) == (frame["delta"], frame["offset"])

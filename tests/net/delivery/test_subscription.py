@@ -415,7 +415,14 @@ async def test_progress_is_sent_to_who_wants_it(autojump_clock: Clock) -> None:
         progress(daemon, "hi")
         for peer in (eager, calm):
             await peer.read_all()
-        expected = {"run_id": RUN, "item": "t1", "order": 0, "kind": "text", "delta": "hi"}
+        expected = {
+            "run_id": RUN,
+            "item": "t1",
+            "order": 0,
+            "kind": "text",
+            "delta": "hi",
+            "offset": 0,
+        }
         assert [expected] == eager.events("progress")
         assert [] == calm.events("progress")
 

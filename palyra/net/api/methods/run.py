@@ -42,6 +42,7 @@ from palyra.net.delivery.subscription import NOTHING_YET, LiveSubscription, Subs
 from palyra.net.protocol.params import Params
 from palyra.net.protocol.results import RunList, RunWaited, StartedRun
 from palyra.services.run_changes import require_digest
+from palyra.services.run_loader import find_answer
 
 MAX_WAIT_MS = 120_000
 MAX_SCHEMA_BYTES = 16_384  # as the compatible APIs take
@@ -266,7 +267,11 @@ async def cancel(call: MethodCall, params: RunCancel) -> Cancelled:
 
 
 async def get(call: MethodCall, params: RunGet) -> RunView:
-    return await call.backend.gateway.get_run(call.caller, params.run_id)
+    view = await call.backend.gateway.get_run(call.caller, params.run_id)
+    if not view.is_terminal or view.purged_ms is not None:
+        return view
+    answer = await call.backend.journal.read(lambda store: find_answer(store, view.run_id))
+    return msgspec.structs.replace(view, answer=answer)
 
 
 async def list_(call: MethodCall, params: RunListParams) -> RunList:

@@ -1,0 +1,117 @@
+"""What a run answered and what a session said can be read afterwards, against a real daemon."""
+
+from pathlib import Path
+
+import pytest
+
+from palyra.client import Client, ProgressItem, TapeEvent, connect
+from palyra.core.session.commands import ANSWER_BYTES
+from tests.cli.command import palyra
+from tests.cli.test_real_daemon import real_daemon
+from tests.e2e.test_terminal import at_terminal
+
+pytestmark = pytest.mark.real
+
+FAST_ANSWERS = 50
+LONG = ANSWER_BYTES // 2 + 1  # characters of two bytes
+
+
+async def answer(client: Client, text: str, key: str | None = None) -> str:
+    """Start a run, wait for its end, and return its id."""
+    started = await client.start_run(text, session_key=key)
+    await client.wait_run(started.run_id)
+    return started.run_id
+
+
+async def test_answer_is_read_after_the_run(tmp_path: Path) -> None:
+    """`runs show`, `wait` and `follow` print the answer; the exit codes are those of `palyra run`."""
+    write = '/call write_file {"path": "a.txt", "content": "x"}\n/then\n/say tried'
+    async with real_daemon(tmp_path) as daemon, connect(home=daemon.home) as client:
+        whole = await answer(client, "/say two\n/say words")
+        denied = await client.start_run(write, approval_mode="deny")
+        await client.wait_run(denied.run_id)
+        for command, code, run_id, text in (
+            (("runs", "show"), 0, whole, "two\nwords\n"),
+            (("runs", "wait"), 0, whole, "two\nwords\n"),
+            (("runs", "follow"), 0, whole, "two\nwords\n"),
+            (("runs", "show"), 0, denied.run_id, "tried\n"),
+            (("runs", "wait"), 4, denied.run_id, "tried\n"),
+            (("runs", "follow"), 4, denied.run_id, "tried\n"),
+        ):
+            done = await palyra(*command, run_id, home=daemon.home)
+            assert (code, text) == (done.code, done.out[: len(text)]), command
+        shown = await palyra("runs", "show", whole, "--json", home=daemon.home)
+    assert "two\nwords" == shown.json["answer"]["text"]
+
+
+async def test_long_answer_is_read_whole(tmp_path: Path) -> None:
+    """`run.get` has the beginning of a long answer and its place on the tape; the clients have all of it."""
+    text = "é" * LONG
+    async with real_daemon(tmp_path) as daemon, connect(home=daemon.home) as client:
+        run_id = await answer(client, f"/say {text}")
+        run = await client.get_run(run_id)
+        shown = await palyra("runs", "show", run_id, home=daemon.home)
+        whole = await client.read_answer(run)
+    assert run.answer is not None
+    assert (True, 2 * LONG, ANSWER_BYTES) == (
+        run.answer.is_cut,
+        run.answer.bytes,
+        len(run.answer.text.encode()),
+    )
+    assert text == whole
+    assert f"{text}\n" in shown.out
+
+
+async def test_run_without_an_answer_says_so(tmp_path: Path) -> None:
+    """A run that waits has no answer yet, a failed one none, and a purged one no more."""
+    async with real_daemon(tmp_path) as daemon, connect(home=daemon.home) as client:
+        waits = await client.start_run('/call write_file {"path": "a.txt", "content": "x"}')
+        await client.wait_run(waits.run_id, until="attention")
+        open_one = await palyra("runs", "show", waits.run_id, home=daemon.home)
+        left = await palyra("runs", "follow", waits.run_id, home=daemon.home)
+        failed = await palyra("runs", "show", await answer(client, "/fail auth"), home=daemon.home)
+        gone = await answer(client, "/say secret words", key="gone")
+        await client.purge_session((await client.get_run(gone)).session_id)
+        purged = await palyra("runs", "show", gone, home=daemon.home)
+        await client.cancel(waits.run_id)
+    assert f"palyra runs follow {waits.run_id}" in open_one.out
+    assert 6 == left.code
+    assert failed.out.startswith("no answer: ")
+    assert purged.out.startswith("its content was purged")
+    assert "secret words" not in purged.out
+
+
+async def test_subscribed_start_misses_no_delta(tmp_path: Path) -> None:
+    """The deltas of a run that was started with its subscription begin at 0 and have no gap, each time."""
+    async with real_daemon(tmp_path) as daemon, connect(home=daemon.home) as client:
+        for number in range(FAST_ANSWERS):
+            async with client.run_events(f"/tokens {1 + number}") as (started, items):
+                got = [item async for item in items]
+            texts = [each for each in got if isinstance(each, ProgressItem) and each.kind == "text"]
+            tape = [(each.run_id, each.seq) for each in got if isinstance(each, TapeEvent)]
+            before = [len("".join(each.delta for each in texts[:n])) for n in range(len(texts))]
+            assert before == [each.offset for each in texts]
+            assert [(started.run_id, seq) for seq in range(len(tape))] == tape
+
+
+async def test_fast_answer_is_printed_once(tmp_path: Path) -> None:
+    """`palyra run` at a terminal prints a fast answer once, each of fifty times."""
+    async with real_daemon(tmp_path) as daemon:
+        for _ in range(FAST_ANSWERS):
+            said = "/say I look at the failing tests first."
+            async with at_terminal(daemon, "run", said) as (person, _process):
+                screen = await person.see("done: answered")
+            assert 1 == screen.count("at the failing tests first."), screen
+
+
+async def test_follower_of_a_running_turn_prints_it_once(tmp_path: Path) -> None:
+    """`runs follow` that begins in the middle of a turn prints no tail of it, and then all of it."""
+    lines = [f"line {number}." for number in range(60)]
+    said = "\n".join(["/delay 30", *(f"/say {line}" for line in lines)])
+    async with real_daemon(tmp_path) as daemon, connect(home=daemon.home) as client:
+        async with client.run_events(said) as (started, items):
+            while not isinstance(await anext(items), ProgressItem):
+                pass
+        async with at_terminal(daemon, "runs", "follow", started.run_id) as (person, _process):
+            screen = await person.see("done: answered")
+    assert [1] * len(lines) == [screen.count(line) for line in lines], screen
