@@ -4,6 +4,7 @@ Never: writes a file.  The result is parsed again and compared with the intended
 of an unusual shape (dotted keys, tables in another order) is refused and never damaged.
 """
 
+import json
 import re
 import tomllib
 from collections.abc import Callable, Mapping
@@ -26,16 +27,26 @@ def set_entry(text: str, section: str, key: str, entry: Mapping[str, object]) ->
     for a text that is no TOML, Unavailable for one that cannot be edited safely.
     """
     opened = _uncommented(text, section, key, "[]")
+    entry = without_nulls(entry)
 
     def change(values: dict[str, Any]) -> None:
-        _merge(values.setdefault(section, {}).setdefault(key, []), entry)
+        entries = values.setdefault(section, {}).setdefault(key, [])
+        if not isinstance(entries, list) or not all(isinstance(each, dict) for each in entries):
+            raise InvalidParams(
+                f"the configuration has {section}.{key}, which is no list of tables", field=key
+            )
+        _merge(entries, entry)
 
     return _edited(text, change, lambda: _set_entry(tomlkit.parse(opened), section, key, entry))
 
 
 def set_value(text: str, section: str, key: str, value: object) -> str:
-    """Return the text with the value of that key; raises like `set_entry`."""
+    """Return the text with the value of that key; raises like `set_entry`.
+
+    Tables of the list keep their comments; keys that are null are left out, because TOML has no null.
+    """
     opened = _uncommented(text, section, key, '""')
+    value = without_nulls(value)
 
     def change(values: dict[str, Any]) -> None:
         values.setdefault(section, {})[key] = value
@@ -56,6 +67,15 @@ def unset_value(text: str, section: str, key: str) -> str:
         return document
 
     return _edited(text, change, edit)
+
+
+def without_nulls(value: Any) -> Any:  # noqa: ANN401 - JSON
+    """Return the JSON value without the keys of its tables that are null."""
+    if isinstance(value, Mapping):
+        return {key: without_nulls(each) for key, each in value.items() if each is not None}
+    if isinstance(value, list | tuple):
+        return [without_nulls(each) for each in value]
+    return value
 
 
 def _parse(text: str) -> dict[str, Any]:
@@ -94,11 +114,14 @@ def _edited(
 ) -> str:
     """Return the edited text if it means what the change makes of the values, and nothing else."""
     before, wanted = _parse(text), _parse(text)
+    for name, values in before.items():
+        if not isinstance(values, dict):
+            raise InvalidParams(f"{name} is outside of a section", field=name)
+    change(wanted)
     try:
-        change(wanted)
         made: str = tomlkit.dumps(edit())
         is_right = tomllib.loads(made) == wanted
-    except (TOMLKitError, tomllib.TOMLDecodeError, TypeError, ValueError, AttributeError):
+    except (TOMLKitError, tomllib.TOMLDecodeError, LookupError):
         is_right = False
     if not is_right:
         raise Unavailable(
@@ -135,15 +158,61 @@ def _filled(made: T, entry: Mapping[str, object]) -> T:
 
 
 def _set_value(
-    document: tomlkit.TOMLDocument, section: str, key: str, value: object
+    document: tomlkit.TOMLDocument,
+    section: str,
+    key: str,
+    value: Any,  # noqa: ANN401 - JSON
 ) -> tomlkit.TOMLDocument:
     if section not in document:
         document.add(section, tomlkit.table())
     is_tables = isinstance(value, list) and any(isinstance(each, dict) for each in value)
-    if is_tables and not isinstance(document[section].get(key), AoT):
+    found = document[section].get(key)
+    if is_tables and isinstance(found, AoT | Array) and _replace_tables(found, value):
+        return document
+    if is_tables and not isinstance(found, AoT):
         value = _tables(value)
     document[section][key] = value
     return document
+
+
+def _replace_tables(found: AoT | Array, entries: list[dict[str, Any]]) -> bool:
+    """Change the list in place, so that its tables keep their comments; False if that is not possible.
+
+    Tables are matched by name, id or model, else by content.  It is not possible if their order changes or
+    two are alike.
+    """
+    old, new = _identities(found.unwrap(), entries)
+    kept = [each for each in old if each in new]
+    is_plain = len({*old}) == len(old) and len({*new}) == len(new)
+    if not kept or not is_plain or kept != [each for each in new if each in old]:
+        return False
+    for at in reversed(range(len(old))):
+        if old[at] not in new:
+            del found[at]
+    for at, (identity, entry) in enumerate(zip(new, entries, strict=True)):
+        if identity in old:
+            _update(found[at], entry)
+        else:
+            made = tomlkit.table() if isinstance(found, AoT) else tomlkit.inline_table()
+            found.insert(at, _filled(made, entry))
+    return True
+
+
+def _identities(*lists: list[dict[str, Any]]) -> tuple[list[str], ...]:
+    """Return what identifies each table within its list."""
+    for key in ("name", "id", "model"):
+        found = tuple([str(each.get(key, "")) for each in entries] for entries in lists)
+        if all(all(names) and len({*names}) == len(names) for names in found):
+            return found
+    return tuple([json.dumps(each, sort_keys=True, default=str) for each in a] for a in lists)
+
+
+def _update(table: Any, entry: Mapping[str, Any]) -> None:  # noqa: ANN401 - tomlkit's
+    for key in [key for key in table if key not in entry]:
+        del table[key]
+    for key, value in entry.items():
+        if key not in table or table[key] != value:
+            table[key] = value
 
 
 def _tables(entries: Any) -> Array:  # noqa: ANN401 - a list of tables as the loader checked it

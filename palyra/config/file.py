@@ -86,7 +86,7 @@ class ConfigFile:
         changed since `change.digest` or meanwhile, Unavailable for one that cannot be edited or
         written.
         """
-        from palyra.config.edit import set_value, unset_value  # noqa: PLC0415 - imports tomlkit
+        from palyra.config.edit import set_value, unset_value, without_nulls  # noqa: PLC0415 - imports tomlkit
 
         before = self._read()
         if change.digest is not None and change.digest != _digest(before):
@@ -99,6 +99,7 @@ class ConfigFile:
             after = unset_value(text, section, key)
         else:
             check_value(change.key, change.value)
+            check_value(change.key, without_nulls(change.value))
             after = set_value(text, section, key, change.value)
         loaded = self._load(after)
         self._check(loaded)
@@ -107,7 +108,7 @@ class ConfigFile:
         source = loaded.sources.get(change.key, "default")
         return ConfigChanged(
             key=change.key,
-            value=_default(change.key) if change.value is None else change.value,
+            value=_default(change.key) if change.value is None else without_nulls(change.value),
             effect=_effect(change.key, source),
             source=source,
             digest=_digest(after),

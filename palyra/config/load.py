@@ -202,12 +202,16 @@ def refuse_secrets(config: Config, redact: Callable[[str], tuple[str, bool]]) ->
 def parse_value(name: str, text: str) -> object:
     """Return the value of a key given as text, as plain JSON; a list of tables is JSON itself.
 
-    Raises InvalidParams for an unknown key, and for a value that it does not take.
+    Tables have the given keys alone, without defaults.  Raises InvalidParams for an unknown key, and
+    for a value that it does not take.
     """
     section, _, key = name.partition(".")
     _check_section(section, "the command line", key)
     given = _Given(section, key, text, "the command line", is_text=True)
-    plain: object = msgspec.json.decode(msgspec.json.encode(_checked(given)))
+    converted = _checked(given)
+    if isinstance(converted, tuple) and any(isinstance(each, msgspec.Struct) for each in converted):
+        return _list_of(text)[0]
+    plain: object = msgspec.json.decode(msgspec.json.encode(converted))
     return plain
 
 

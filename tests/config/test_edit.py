@@ -76,3 +76,32 @@ def test_a_text_that_is_no_toml_is_refused() -> None:
     """With the place of the mistake."""
     with pytest.raises(InvalidParams, match="line 1"):
         set_entry("[models\n", "models", "providers", ENTRY)
+
+
+def test_changed_tables_keep_their_comments() -> None:
+    """A list of tables is changed in place: one table changes, one goes, one comes."""
+    for text in (
+        "[usage]\nprices = [\n  { model = 'a', input = 1 }, # one\n  { model = 'b', input = 2 }, # two\n]\n",
+        "[[usage.prices]] # one\nmodel = 'a'\ninput = 1 # first\n[[usage.prices]] # two\nmodel = 'b'\n",
+    ):
+        wanted = [{"model": "a", "input": 5}, {"model": "c", "input": 7}]
+        after = set_value(text, "usage", "prices", wanted)
+        assert wanted == tomllib.loads(after)["usage"]["prices"]
+        assert "# one" in after
+        swapped = set_value(after, "usage", "prices", wanted[::-1])
+        assert wanted[::-1] == tomllib.loads(swapped)["usage"]["prices"]
+
+
+def test_a_null_is_left_out() -> None:
+    """TOML has no null: the key that would have it is not written."""
+    after = set_value("", "usage", "prices", [{"model": "a", "cached_input": None}])
+    assert {"usage": {"prices": [{"model": "a"}]}} == tomllib.loads(after)
+    entry = {"name": "x", "memory_mib": None, "command": ["a"]}
+    after = set_entry(first_file(), "mcp", "servers", entry)
+    assert [{"name": "x", "command": ["a"]}] == tomllib.loads(after)["mcp"]["servers"]
+
+
+def test_a_key_outside_of_a_section_is_named() -> None:
+    """It is no form that the command cannot edit."""
+    with pytest.raises(InvalidParams, match="mcp is outside of a section"):
+        set_value("mcp = 3\n", "mcp", "servers", [])

@@ -1,12 +1,15 @@
 """The configuration file of a running daemon: sources of values, and changes that never break it."""
 
+import tomllib
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
+import msgspec
 import pytest
 
 from palyra.config.file import ConfigFile, replace_text
 from palyra.config.load import Config, first_file, load, parse_value
+from palyra.config.sections import SECTIONS
 from palyra.core.configuration import ConfigChange, ConfigEntry
 from palyra.core.redaction.redactor import Redactor
 from palyra.errors import Conflict, InvalidParams
@@ -187,3 +190,46 @@ def test_a_broken_file_is_shown_with_its_problem(tmp_path: Path) -> None:
 def test_text_becomes_the_type_of_its_key(key: str, text: str, value: object) -> None:
     """As in the environment; a list may be JSON."""
     assert value == parse_value(key, text)
+
+
+# A shortest table for each list of tables, as a person types it.
+TABLES: dict[str, dict[str, object]] = {
+    "tools.workspaces": {"name": "w", "path": "/w"},
+    "fetch.credentials": {"name": "api", "host": "e.example", "secret": "env:K"},
+    "mcp.servers": {"name": "py", "command": ["/bin/true"]},
+    "models.providers": {"name": "ours", "base_url": "http://127.0.0.1:1/v1"},
+    "models.routes": {"model": "ours/good"},
+    "usage.prices": {"model": "ours/good", "input": 1_000_000, "output": 2_000_000},
+    "usage.budgets": {"id": "daily", "hard": 5},
+}
+
+
+def test_tables_are_written_as_given(tmp_path: Path) -> None:
+    """Every list of tables of the schema: no default is filled in, a null is left out, comments stay."""
+    hints = {
+        f"{section}.{key}": msgspec.inspect.type_info(hint)
+        for section, kind in SECTIONS.items()
+        for key, hint in get_type_hints(kind, include_extras=True).items()
+    }
+    tables = {
+        name: plain.item_type.cls
+        for name, hint in hints.items()
+        for plain in [hint.type if isinstance(hint, msgspec.inspect.Metadata) else hint]
+        if isinstance(plain, msgspec.inspect.VarTupleType)
+        and isinstance(plain.item_type, msgspec.inspect.StructType)
+    }
+    assert tables.keys() == TABLES.keys()
+    comments = [
+        line for line in first_file().splitlines() if line.startswith("# ") and " = " not in line
+    ]
+    for name, kind in tables.items():
+        given = TABLES[name]
+        nulls = {each.name: None for each in msgspec.structs.fields(kind) if each.default is None}
+        (tmp_path / "palyra.toml").write_text(first_file(), encoding="utf-8")
+        file = open_file(tmp_path, None)
+        value = parse_value(name, msgspec.json.encode([{**given, **nulls}]).decode())
+        changed = file.change(ConfigChange(key=name, value=value))
+        text = file.path.read_text(encoding="utf-8")
+        section, _, key = name.partition(".")
+        assert [given] == changed.value == tomllib.loads(text)[section][key], name
+        assert [line for line in text.splitlines() if line in comments] == comments
