@@ -15,7 +15,7 @@ CHECKED := palyra tests clients $(if $(wildcard bench/*.py),bench)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test bare package container clients lint types check cover torture simulate mutants bench docs lock clean
+.PHONY: help run test bare package container clients lint types check cover torture damage simulate mutants bench docs lock clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -62,6 +62,12 @@ cover: $(VENV)/test.stamp  ## the suite with branch coverage; core must reach 10
 
 torture: $(VENV)/test.stamp  ## the slow suites: crashes, power cuts, soaks, all examples
 	EXAMPLES=all $(PYTEST) -m "slow or hypothesis" --timeout=1800
+
+CASES ?= 500
+SEED ?= 0
+
+damage: $(VENV)/test.stamp  ## one damage of a home a case (CASES=n, SEED=s)
+	$(BIN)/python -m tests.faults.damage_home --cases $(CASES) --seed $(SEED)
 
 SEEDS ?= 1000
 START ?= 0

@@ -35,6 +35,7 @@ from palyra.net.protocol.discovery import DISCOVERY_NAME, Discovery, write_disco
 from palyra.net.server import stdio
 from palyra.net.server.accept import EdgeServer
 from palyra.net.server.transport import Peer
+from palyra.store.backup.way_back import find_way_back, is_damage
 from palyra.store.files.data_directory import DataDirectory
 from palyra.store.files.free_space import NO_ROOM, cannot_write, find_room, is_want_of_room
 from palyra.store.journal.keys import KeyRing, read_operator_token
@@ -135,8 +136,20 @@ def _report(group: BaseExceptionGroup[PalyraError], data_dir: Path, report: OnFa
             report(_with_room(error, data_dir))
         else:
             codes.append(EX_UNAVAILABLE if isinstance(error, Unavailable) else EX_SOFTWARE)
-            report(error)
+            report(_with_way_back(error, data_dir) if is_damage(error, data_dir) else error)
     return max(codes)
+
+
+def _with_way_back(error: PalyraError, data_dir: Path) -> PalyraError:
+    """Return the error with the newest good backup of the data directory.  Blocks."""
+    backup = find_way_back(data_dir)
+    place = "there is no good backup" if backup is None else f"the newest good backup is {backup}"
+    told = Unavailable(
+        f"{error.message}; {place}; `palyra doctor --home {data_dir}` lists the damage and the "
+        "command that restores"
+    )
+    told.__cause__ = error.__cause__
+    return told
 
 
 def _with_room(error: PalyraError, data_dir: Path) -> DiskFull:

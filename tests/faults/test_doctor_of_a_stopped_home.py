@@ -291,6 +291,10 @@ CASES: dict[str, tuple[str, Damage]] = {
     "home without modes": ("files", lambda home: home.chmod(0o300)),
 }  # fmt: skip
 
+ENDS: dict[str, Damage] = {
+    "journal's id a folder": lambda home: replace_by_folder(home, "keys/journal.id"),
+}
+
 
 def test_a_sound_home_passes_and_is_not_changed(home: Path) -> None:
     """Negative control: nothing is found in a stopped home, and no byte of it changes."""
@@ -356,6 +360,20 @@ async def test_the_named_command_restores(damaged: Path, lost: str) -> None:
     made = await palyra(*words[1:])
     assert 0 == made.code, made.err
     assert {} == failures(Path(words[4]))
+
+
+@pytest.mark.parametrize("name", ["half a file", "text", "key a folder", "journal's id a folder"])
+def test_a_daemon_that_cannot_start_names_the_backup(home: Path, name: str) -> None:
+    """One line names the newest good backup and the command that lists the damage."""
+    damage = ENDS.get(name) or CASES[name][1]
+    damage(home)
+    daemon = DaemonProcess(home.parent)
+    daemon.launch()
+    assert 0 != daemon.wait()
+    line = daemon.said.strip().splitlines()[-1]
+    assert "the newest good backup is " in line
+    assert max(backups_of(home)).name in line
+    assert f"palyra doctor --home {home}" in line
 
 
 def test_without_a_backup_it_says_so(damaged: Path) -> None:
