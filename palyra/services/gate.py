@@ -34,15 +34,20 @@ from palyra.core.policy.gate import (
 )
 from palyra.core.policy.grants import find_grant
 from palyra.core.policy.recorded import PolicyEvidence, RecordedCall
-from palyra.core.policy.request import Explanation, PolicyDecision, PolicyRequest
+from palyra.core.policy.request import (
+    Explanation,
+    PolicyDecision,
+    PolicyRequest,
+    decide_parts,
+    strictest,
+)
 from palyra.core.ports import Policy, ToolRunner
-from palyra.core.run.delegation import DELEGATE, find_refusal, keep_grant, strictest
+from palyra.core.run.delegation import DELEGATE, find_refusal, keep_grant
 from palyra.core.run.environment import GatedCall
 from palyra.core.run.state import Run
 from palyra.core.tape.events import Delegation
 from palyra.core.text.visible import render_call
 from palyra.core.tool.arguments import Refused
-from palyra.core.tool.paths import NO_PATHS
 from palyra.core.tool.spec import (
     CLIENT,
     DELEGATION,
@@ -171,18 +176,8 @@ class Gate:
         return strictest([own, *map(self._decide, asked)])
 
     def _decide(self, request: PolicyRequest) -> PolicyDecision:
-        """Evaluate the rules; of a line of plain calls on each, and the strictest decision holds.
-
-        The line as a whole can be denied.
-        """
-        whole = self._decide_one(request)
-        parts = request.facets.parts
-        if not parts or whole.answer == "deny" or request.action == "approval.decide":
-            return whole
-        change = msgspec.structs.replace
-        return strictest(
-            [self._decide_one(change(request, facets=part, known_paths=NO_PATHS)) for part in parts]
-        )
+        """Evaluate the rules; of a line of plain calls on each."""
+        return decide_parts(request, self._decide_one)
 
     def _decide_one(self, request: PolicyRequest) -> PolicyDecision:
         """Evaluate the rules; repeat if they were replaced in the meantime."""

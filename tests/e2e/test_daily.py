@@ -60,6 +60,17 @@ FIX: Script = [
     RUN_TESTS,
     ("shell", {"argv": ["git", "diff", "--stat"]}),
 ]
+# The same with a model that reads by programs, as those trained on other agents do.
+FIX_BY_PROGRAMS: Script = [
+    ("shell", {"command": "ls -la && cat src/calc.py"}),
+    ("shell", {"command": "grep -rn 'def add' src | head -20"}),
+    ("shell", {"command": "sed -n 1,40p src/test_calc.py"}),
+    FIX[3],
+    ("shell", {"command": "cd src && python3 -m unittest -q"}),
+    FIX[5],
+    ("shell", {"command": "cd src && python3 -m unittest -q 2>&1 | tail -20"}),
+    ("shell", {"command": "git status --short; git diff --stat"}),
+]
 STATUSES = ["succeeded"] * 4 + ["failed"] + ["succeeded"] * 3
 
 
@@ -110,6 +121,13 @@ async def test_a_fix_of_eight_calls_takes_one_answer(tmp_path: Path) -> None:
     write_preset(tmp_path / "home" / "policies", "coding")
     with running(tmp_path) as daemon:
         assert (1, STATUSES) == await fix(daemon, FIX)
+
+
+async def test_a_fix_by_programs_takes_one_answer(tmp_path: Path) -> None:
+    """Reading by ls, cat, grep, sed and pipes asks no more than the daemon's own tools."""
+    write_preset(tmp_path / "home" / "policies", "coding")
+    with running(tmp_path) as daemon:
+        assert (1, STATUSES) == await fix(daemon, FIX_BY_PROGRAMS)
 
 
 async def test_without_the_preset_programs_ask(tmp_path: Path) -> None:

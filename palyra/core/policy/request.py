@@ -1,5 +1,6 @@
 """The request to the rules and their decision."""
 
+from collections.abc import Callable, Collection
 from typing import Literal
 
 import msgspec
@@ -10,6 +11,7 @@ from palyra.core.tool.spec import NO_FACETS, CallFacts
 
 Answer = Literal["allow", "ask", "deny"]
 Action = Literal["tool.execute", "skill.execute", "approval.decide"]
+_STRICTNESS: dict[Answer, int] = {"allow": 0, "ask": 1, "deny": 2}
 Standing = Literal["none", "granted"]  # "granted": a grant allows the call
 
 
@@ -65,3 +67,23 @@ class Explanation(PolicyDecision, frozen=True, kw_only=True, omit_defaults=True)
     risk: str | None = None  # of the question
     scopes: tuple[str, ...] = ()  # of the answer
     grant_key: str = ""  # scope key of an answer beyond once
+
+
+def decide_parts(
+    request: PolicyRequest, decide: Callable[[PolicyRequest], PolicyDecision]
+) -> PolicyDecision:
+    """Decide a request; a line of plain calls by each of them, and the strictest decision holds.
+
+    The line as a whole can be denied.
+    """
+    whole = decide(request)
+    parts = request.facets.parts
+    if not parts or whole.answer == "deny" or request.action == "approval.decide":
+        return whole
+    change = msgspec.structs.replace
+    return strictest([decide(change(request, facets=part, known_paths=NO_PATHS)) for part in parts])
+
+
+def strictest(decisions: Collection[PolicyDecision]) -> PolicyDecision:
+    """Return the first of the strictest decisions."""
+    return max(decisions, key=lambda each: _STRICTNESS[each.answer])

@@ -24,7 +24,6 @@ from typing import Any
 import msgspec
 
 from palyra.core.journal.records import AgentRecord, GrantRecord
-from palyra.core.policy.request import PolicyDecision
 from palyra.core.run.call import Call
 from palyra.core.run.state import Run
 from palyra.core.tape.events import Budget, Delegation, DelegationStarted
@@ -37,7 +36,6 @@ DELEGATED = "delegated"  # origin of a child
 MAX_DEPTH = 3  # of a run below the one that a client started
 MAX_CHILDREN = 4  # of one run at once; a share that the call does not name is one of as many parts
 TAINTED = "delegated_run"  # finding: the child has read a text with findings
-_STRICTNESS = {"allow": 0, "ask": 1, "deny": 2}
 
 
 def find_refusal(depth: int, arguments: Mapping[str, Any], held: Collection[str]) -> Refused | None:
@@ -77,11 +75,6 @@ def find_other_rights(own: AgentRecord, other: AgentRecord) -> str:
             "delegate to an agent with the same one"
         )
     return ""
-
-
-def strictest(decisions: Collection[PolicyDecision]) -> PolicyDecision:
-    """Return the first of the strictest decisions."""
-    return max(decisions, key=lambda each: _STRICTNESS[each.answer])
 
 
 def keep_grant(delegation: Delegation, grant: GrantRecord) -> GrantRecord | None:

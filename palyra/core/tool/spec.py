@@ -134,6 +134,9 @@ class CallFacts(msgspec.Struct, frozen=True, kw_only=True):
     cwd: str = ""  # of a command, in normal form
     command: str = ""  # the words that name what runs; "" if arguments may be code
     only_reads: bool = False  # this call has no effect, although its tool can have one
+    is_reader: bool = (
+        False  # a command that only reads, by its options (`core.tool.harmless_options`)
+    )
     # Commands of a line for the shell, if it is a list of plain calls: each is decided.
     parts: "tuple[CallFacts, ...]" = ()
 

@@ -14,7 +14,7 @@ import msgspec
 from palyra.core.journal.records import DEFAULT_WORKSPACE
 from palyra.core.model.messages import ProposedCall
 from palyra.core.policy.gate import CheckedCall, GateContext, policy_request, validate
-from palyra.core.policy.request import Action, Answer, PolicyRequest
+from palyra.core.policy.request import Action, Answer, PolicyRequest, decide_parts
 from palyra.core.tool.arguments import Refused
 from palyra.core.tool.spec import CallFacts, Catalogue, Risk, ToolClass, ToolSpec, path_facets
 from palyra.errors import InvalidParams
@@ -130,7 +130,7 @@ def _run(policy: CedarPolicy, case: PolicyCase) -> Outcome:
     request = _request(case)
     if isinstance(request, Refused):
         return _outcome(case, "refused", f"{request.reason}; {request.repair_hint}", ())
-    decision = policy.decide(request)
+    decision = decide_parts(request, policy.decide)
     return _outcome(
         case, decision.answer, f"{decision.reason_code}: {decision.reason}", decision.policies
     )

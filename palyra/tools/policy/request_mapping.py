@@ -83,6 +83,7 @@ class Context(_Part, frozen=True, kw_only=True, gc=False):
     argc: _Long
     flags: list[str]
     odd_words: _Long
+    is_reader: bool
     cwd: str
     arguments: str
     grant_key: str
@@ -171,6 +172,7 @@ def _context(
         argc=len(facets.argv) if facets.argv else 0,
         flags=list(words.flags),
         odd_words=words.odd_words,
+        is_reader=facets.is_reader,
         cwd=facets.cwd,
         arguments=request.digest,
         grant_key=facets.grant_key,

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import Any
 
 from palyra.core.policy.grants import ANY_WORDS, SAME_WORDS, join_parts
-from palyra.core.tool.harmless_options import find_form, is_listed, is_option
+from palyra.core.tool.harmless_options import find_form, fits_words, is_listed, is_option
 from palyra.core.tool.paths import normal_path
 from palyra.core.tool.spec import CallFacts, ToolFailure
 
@@ -69,8 +69,9 @@ _END = r"(?=[ \t;|&]|$)"
 # Space, then an operator, output that is discarded, or a word; each ends before a space or an operator.
 _TOKEN = re.compile(
     rf"""[ \t]*(?:(?P<operator>&&|\|\||;|\|)|(?P<discard>(?<![^ \t;|&])(?:[12]?>[ ]?/dev/null|2>&1){_END})"""
-    rf"""|'(?P<single>[^'\n]*)'{_END}|"(?P<double>[^"$`\\!\n]*)"{_END}"""
-    rf"""|(?P<plain>[A-Za-z0-9_./+:,@%=-]+){_END})"""
+    rf"""|(?P<option>--[a-z-]+=)?(?:'(?P<single>[^'\n]*)'|"(?P<double>[^"$`\\!\n]*)"){_END}"""
+    # "~" and "^" behind a letter or digit are themselves: HEAD~1; names found by src/*.py begin with "src/".
+    rf"""|(?P<plain>(?:[A-Za-z0-9_./+:,@%=-]|(?<=[A-Za-z0-9~^])[~^]|(?P<pattern>(?<=[A-Za-z0-9_/=*-])[*?]))+){_END})"""
 )
 MAX_LINE_CALLS = 8
 _CHANGES_FOLDER = frozenset({"cd", "pushd", "-C"})
@@ -164,6 +165,7 @@ def find_facets(arguments: Mapping[str, Any]) -> CallFacts:
         argv=plain,
         cwd=normal_path(call.cwd) or "",
         command=_command(plain),
+        is_reader=_grant_key(plain, call.cwd).endswith(ANY_WORDS),
         parts=tuple(find_facets({"argv": list(part.argv), "cwd": part.cwd}) for part in parts)
         if are_alone
         else (),
@@ -184,8 +186,8 @@ class PlainCall:
 def read_line(line: str, cwd: str) -> tuple[tuple[PlainCall, ...], ...]:
     """Return the pipelines of a line, each as its commands; () if a shell finds more than words in it.
 
-    Accepted are words of plain characters or whole in quotes, joined by `&&`, `||`, `;` and `|`, with
-    `2>&1` and output to `/dev/null`, and at the start `cd FOLDER &&`.
+    Accepted are words of plain characters or whole in quotes, and for readers patterns such as `src/*.py`,
+    joined by `&&`, `||`, `;` and `|`, with `2>&1` and output to `/dev/null`, and at the start `cd FOLDER &&`.
     """
     words: list[str] = []
     commands: list[tuple[list[str], str]] = []  # with the operator after them
@@ -199,7 +201,9 @@ def read_line(line: str, cwd: str) -> tuple[tuple[PlainCall, ...], ...]:
             commands.append((words, token["operator"]))
             words = []
         elif token.lastgroup != "discard":
-            words.append(token[token.lastgroup])  # type: ignore[index]  # one group matched
+            words.append((token["option"] or "") + token[token.lastgroup])  # type: ignore[index]  # one group matched
+            if token["pattern"] and not _takes_any_words(words):
+                return ()
     commands.append((words, ""))
     return _grouped(commands, cwd)
 
@@ -230,6 +234,17 @@ def _moved(cwd: str, words: Sequence[str]) -> str | None:
     if len(words) != 2 or words[1].startswith("-") or not words[1]:  # noqa: PLR2004 - cd and a folder
         return None
     return normal_path(posixpath.join(cwd, words[1]))
+
+
+def _takes_any_words(words: Sequence[str]) -> bool:
+    """True for a reader that reads all files that a pattern may find."""
+    found = find_form(words[0], *words[1:2] or ("",))
+    return (
+        found is not None
+        and found[0].words == "any"
+        and found[0].most_words is None
+        and not found[0].first
+    )
 
 
 def _only_reads(part: PlainCall) -> bool:
@@ -273,16 +288,21 @@ def _grant_key(argv: Sequence[str], cwd: str) -> str:
     "" for a replaceable program, one that runs its arguments, and an option that is not listed of a
     program that could do more by an option.
     """
-    if not argv or _is_runner(posixpath.basename(argv[0])) or not _is_of_system(argv[0]):
+    if not argv or not _is_of_system(argv[0]):
         return ""
     name = posixpath.basename(argv[0])
+    if argv[:2] == (name, "--no-pager") and name == "git":
+        argv = (name, *argv[2:])  # without a terminal there is none anyway
     found = find_form(name, *argv[1:2] or ("",))
     form, named = found or (None, 1)
+    if form is None and _is_runner(name):
+        return ""
     options = [word for word in argv[named:] if is_option(word)]
     if form is None or form.words == "exact":
         is_listed_name = form is not None or find_form(_plain_name(name), "") is not None
         return "" if options and is_listed_name else _exact_key(argv, cwd)
-    if not all(is_listed(form, word) for word in options):
+    words = [word for word in argv[named:] if not is_option(word)]
+    if not all(is_listed(form, word) for word in options) or not fits_words(form, words):
         return ""
     if form.words == "any":
         return join_parts([f"{_exact_key(argv[:named], cwd)} {ANY_WORDS}"])

@@ -5,7 +5,7 @@ import pytest
 
 from palyra.core.journal.records import AgentRecord, GrantRecord, Usage
 from palyra.core.model.messages import ModelTurn, ProposedCall
-from palyra.core.policy.request import PolicyDecision
+from palyra.core.policy.request import PolicyDecision, strictest
 from palyra.core.run.call import Call, DelegatedRun
 from palyra.core.run.delegation import (
     ChildEnd,
@@ -15,7 +15,6 @@ from palyra.core.run.delegation import (
     keep_grant,
     plan_delegation,
     render_end,
-    strictest,
 )
 from palyra.core.run.inputs import Begin, CallEnded, Cancel, Execute, Resume, TurnFinished
 from palyra.core.run.state import begin, find_unresolved, fold

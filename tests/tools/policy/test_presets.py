@@ -31,6 +31,10 @@ ALLOWED = [
     "ruff check", "ruff check palyra tests", "ruff format --check .", "mypy --strict palyra",
     "make test", "npm test", "npm run lint", "cargo test", "go test ./...",
     "git status", "git diff --stat", "git log --oneline -5", "git show --stat", "git diff -- a.py",
+    "git status -sb", "git branch", "git branch -a", "git ls-files", "git rev-parse HEAD", "git --no-pager log -3",
+    "ls -la", "cat a.py", "head -50 a.py", "tail -n +20 a.py", "wc -l a.py", "rg -n name src", "grep -rn name src",
+    "find . -name test_a.py -type f", "sed -n 1,40p a.py", "stat a.py", "file a.py", "tree -L 2", "du -sh src",
+    "cat AGENTS.md", "cut -d: -f1 a.txt", "diff -u a.py b.py", "uniq -c a.txt",
 ]  # fmt: skip
 
 
@@ -42,11 +46,33 @@ def test_the_coding_preset_lets_ordinary_commands_run(coding: Path, line: str) -
         assert ("allow", True) == (found.found, found.policies[0].startswith("user/preset-coding/"))
 
 
+# What models that were trained on other agents write in every second turn.
+USUAL: list[tuple[str, str]] = [
+    ("python3 -m pytest -q", "allow"), ("python -m pytest tests/test_a.py -x", "allow"),
+    ("pytest -k name", "allow"), ("python3 -m unittest -v", "allow"), ("ruff check .", "allow"),
+    ("mypy src", "allow"), ("npm test", "allow"), ("cargo test", "allow"), ("go test ./...", "allow"),
+    ("git status", "allow"), ("git log --oneline -10", "allow"), ("git diff", "allow"),
+    ("git show HEAD", "allow"), ("git diff HEAD~1 -- src/a.py", "allow"), ("ls -la", "allow"), ("ls -R src", "allow"),
+    ("cat src/a.py", "allow"), ("head -50 src/a.py", "allow"), ("grep -rn 'def add' src", "allow"),
+    ("find . -name '*.py' -not -path './.git/*'", "allow"), ("wc -l src/a.py src/b.py", "allow"),
+    ("sed -n 1,40p src/a.py", "allow"), ("sed -n '1,40p' src/a.py", "allow"),
+    ("python3 -m pytest -q 2>&1 | tail -20", "allow"), ("cd tests && pytest", "allow"),
+    ("git status && git diff --stat", "allow"), ("grep -rn add src 2>/dev/null | head -20", "allow"),
+    ("make", "ask"), ("pip install -e .", "ask"),
+]  # fmt: skip
+
+
+def test_the_coding_preset_on_usual_calls(coding: Path) -> None:
+    """Readers and lines of allowed commands pass; what builds or installs asks."""
+    found = [(line, decide(coding, {"command": line}).found) for line, _ in USUAL]
+    assert USUAL == found
+
+
 ASKED: list[list[str]] = [
     ["git", "-c", "core.pager=sh", "log"], ["git", "-c", "alias.status=!sh", "status"],
     ["git", "--exec-path=/tmp", "status"], ["git", "--exec-path", "status"],
     ["git", "-C", "sub", "status"], ["git", "diff", "--ext-diff"], ["git", "diff", "--output=x"],
-    ["git", "diff", "--no-index", "a", "b"], ["git", "log", "HEAD~1"], ["git", "commit", "-m", "x"],
+    ["git", "diff", "--no-index", "a", "b"], ["git", "branch", "x"], ["git", "branch", "-D", "x"], ["git", "remote", "add", "x"], ["git", "commit", "-m", "x"],
     ["git", "push"], ["git", "status", "/etc"], ["git", "grep", "-O", "x"], ["git"],
     ["pytest", "-p", "evil"], ["pytest", "-pevil"], ["pytest", "--rootdir=/tmp"], ["pytest", "-qp", "evil"],
     ["pytest", "--rootdir", "sub"], ["pytest", "-c", "evil.ini"], ["pytest", "--confcutdir=x"],
@@ -67,8 +93,11 @@ ASKED: list[list[str]] = [
     ["ruff", "check", "--fix"], ["ruff", "check", "--config=x"], ["ruff", "--config", "x", "check"],
     ["ruff", "format", "."], ["ruff", "format"], ["black", "."], ["mypy", "--python-executable=x"],
     ["mypy", "--config-file=x", "a"], ["mypy", "-c", "x"], ["ruff", "clean", "check"],
-    ["sh", "-c", "pytest"], ["bash", "-c", "pytest"], ["xargs", "pytest"], ["find", ".", "-exec", "sh", ";"],
-    ["sed", "-i", "s/a/b/", "x"], ["timeout", "9", "pytest"], ["sudo", "pytest"], ["rm", "-r", "x"],
+    ["sh", "-c", "pytest"], ["bash", "-c", "pytest"], ["xargs", "pytest"], ["find", ".", "-exec", "sh", ";"], ["find", ".", "-delete"], ["find", ".", "-name", "x", "-fprint", "y"],
+    ["sed", "-i", "s/a/b/", "x"], ["sed", "-n", "1,4w out", "x"], ["sed", "s/a/b/e", "x"], ["sed", "-ni", "1p", "x"],
+    ["sed", "-f", "x"], ["sed", "1e touch x", "x"], ["sed"], ["uniq", "a", "b"], ["sort", "-o", "a", "b"], ["sort", "-oa", "b"],
+    ["tree", "-o", "x"], ["rg", "--pre", "sh", "x"], ["cat", "/etc/passwd"], ["cat", "../x"], ["grep", "-rn", "x", "/"],
+    ["awk", "1", "x"], ["tee", "x"], ["./cat", "x"], ["bin/ls"], ["git", "--no-pager", "-c", "x=y", "log"], ["timeout", "9", "pytest"], ["sudo", "pytest"], ["rm", "-r", "x"],
     ["pytest", *["a"] * 70], ["pytest", "--rootdir=/tmp", *["a"] * 70], ["pytest", "a" * 9_000], ["pytest", ""],
 ]  # fmt: skip
 
@@ -85,7 +114,8 @@ def test_the_coding_preset_allows_nothing_else(coding: Path, argv: list[str]) ->
         "pytest; rm -r x", "pytest && rm x", "pytest | sh", "pytest > x", "pytest >> x", "pytest < x",
         "pytest $(rm x)", "pytest `rm x`", "PYTEST_ADDOPTS=-pevil pytest", "pytest &", "pytest $X",
         "pytest *", "pytest\nrm x", "pytest {a,b}", "(pytest)", "! pytest", "eval pytest", "exec pytest",
-        ". pytest", "pytest # x", "pytest ~", "pytest 'a'", "pytest \\x", "git status;sh", "make test A=b",
+        ". pytest", "pytest # x", "pytest ~", "pytest '-pevil'", "pytest \\x", "cat ~/x", "cat a > b", "cat < a", "echo $HOME", "cat `ls`",
+        "ls | xargs rm", "cat a | tee b", "cat a 2> b", "ls; rm x", "ls & rm x", "cd .. && ls", "cd /etc && cat passwd", "cat *", "git status;sh", "make test A=b",
     ],
 )  # fmt: skip
 def test_shell_syntax_asks(coding: Path, line: str) -> None:

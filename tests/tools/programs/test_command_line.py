@@ -56,7 +56,7 @@ def test_exactly_one_of_argv_and_command(arguments: dict[str, object]) -> None:
         (["git", "grep", "-nI", "x"], ""),
         (["git", "grep", "-ni", "x", "--", "src"], "git grep [any words, listed options]"),
         (["git", "log", "--max-count=3", "-5", "-n2"], "git log [any words, listed options]"),
-        (["git", "branch"], "git branch"),
+        (["git", "branch"], "git branch [any words, listed options]"),
         (["git", "branch", "-D", "feature"], ""),
         (["rg", "--pre", "sh", "x"], ""),
         (["rg", "--pre=sh", "x"], ""),
