@@ -357,7 +357,11 @@ class McpServerConfig(Section, frozen=True, kw_only=True):
         ),
     ] = ()
     read_only: Annotated[
-        tuple[str, ...], _doc("Tools whose own declaration to be read-only is trusted.")
+        tuple[str, ...],
+        _doc(
+            "Tools whose own declaration to be read-only is trusted.  In the jail without `hosts` they run "
+            "without a question; elsewhere a call is also a message to the server, and asks."
+        ),
     ] = ()
     left_out: Annotated[tuple[str, ...], _doc("Tools that are not offered.")] = ()
     deadline_s: Annotated[_Deadline, _doc("Maximum duration of a call.")] = 60

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
+import msgspec
 import structlog
 
 from palyra.actors.kernel.child import ChildSpec
@@ -17,6 +18,7 @@ from palyra.config.sections import SandboxConfig
 from palyra.core.outbound import find_proxy
 from palyra.core.ports import IncidentReporter, RunBlocking
 from palyra.core.redaction.secret_references import is_reference, parse_reference
+from palyra.core.text.canonical_json import digest_of
 from palyra.core.trust.external_descriptions import RedactText
 from palyra.errors import InvalidParams
 from palyra.secrets.service import SecretService
@@ -104,6 +106,7 @@ def _terms(server: Configured, config: Config) -> AdoptionTerms:
         left_out=server.left_out,
         deadline_s=float(server.deadline_s),
         workspace=server.works_in if is_bound else "",
+        digest=digest_of(msgspec.to_builtins(server)),
     )
 
 

@@ -141,3 +141,34 @@ async def test_a_prompt_is_a_command_of_the_conversation(served: DaemonProcess) 
         source.trust,
         process.poll(),
     )
+
+
+async def test_one_answer_holds_for_a_tool_of_a_server(served: DaemonProcess) -> None:
+    """For any arguments in the session; another tool asks, and a rule can be written for that one."""
+    add = '/call mcp:sample.add {"a": 1, "b": %d}'
+    async with served.connect() as client:
+        await wait_tool(client, "mcp:sample.add")
+        first = await client.start_run(add % 1, session_key="one")
+        with trio.fail_after(120):
+            while not (found := await client.list_approvals(run_id=first.run_id)):
+                await trio.lowlevel.checkpoint()
+        (asked,) = found
+        assert ("once", "session", "timeboxed") == asked.scopes
+        assert asked.grant_key.startswith("mcp:sample.add [any arguments, unchanged server ")
+        shown = await palyra(
+            "policy", "allow", "--from", asked.approval_id, "--dry-run", home=served.home
+        )
+        assert (0, True) == (shown.code, 'resource == Tool::"mcp:sample.add"' in shown.out)
+        await client.resolve_approval(asked.approval_id, "allow", asked.digest, scope="session")
+        assert "done" == (await client.wait_run(first.run_id)).phase
+        second = await client.start_run(add % 2, session_key="one")
+        assert "done" == (await client.wait_run(second.run_id)).phase
+    listed = await palyra(
+        "run", "--approve", "mcp:sample.add", "--session", "two", add % 3, home=served.home
+    )
+    assert (0, True) == (listed.code, "4" in listed.out)
+    other = await palyra(
+        "run", "--approve", "mcp:sample.add", "--session", "one", '/call mcp:sample.echo_back {"text": "x"}',
+        home=served.home,
+    )  # fmt: skip
+    assert "denied" in other.out + other.err

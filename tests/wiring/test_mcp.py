@@ -110,7 +110,10 @@ def test_each_server_is_an_actor_of_its_own(tmp_path: Path) -> None:
         ("network",),
     ] == [actor._terms.capabilities for actor in actors]
     assert "MCP server a: it was not started yet" == built.problems()[0]
-    assert ["", "", "example.com"] == [actor._facets.host for actor in actors]
+    digests = [actor._terms.digest for actor in actors]
+    assert 3 == len({*digests})  # a grant for a tool does not hold for another server
+    assert "" not in digests
+    assert ["", "", "example.com"] == [actor._host for actor in actors]
 
 
 def test_a_server_belongs_to_the_workspace_it_sees(tmp_path: Path) -> None:

@@ -1,8 +1,8 @@
 """Grants: answers to approval requests that hold for more than one call.
 
 A grant is keyed by what the call shows (`CallFacts.grant_key`): a command by its words, a write by
-its files, reading a page by its host, a request that sends by method and address; never by the tool
-alone.  A key has one line for each part: a command of a shell line, a file of a patch.  An answer that
+its files, reading a page by its host, a request that sends by method and address; by the
+tool alone only at an MCP server, with digests of its description and of the server's configuration.  A key has one line for each part: a command of a shell line, a file of a patch.  An answer that
 allows covers a call all of whose parts it has; one that denies, each call that has all of its parts.
 A grant holds in the workspace of the session that it was given in.  It replaces a question of the rules
 and permits nothing that the rules deny.
@@ -27,7 +27,21 @@ BEYOND_ONCE: tuple[ApprovalScope, ...] = ("once", "session", "timeboxed")
 
 ANY_WORDS = "[any words, listed options]"
 SAME_WORDS = "[listed options]"
+_ANY_ARGUMENTS = "[any arguments, unchanged server "
 MAX_KEY_CHARS = 1_000  # of all parts; what is longer is not read
+
+
+def server_tool_key(tool: str, server: str, version: str) -> str:
+    """Return the key of all calls of one tool of an MCP server, for as long as both are unchanged.
+
+    `server` is the digest of the server's configuration, `version` that of the tool's description.
+    """
+    return f"{tool} {_ANY_ARGUMENTS}{server[:8]}-{version[:16]}]"
+
+
+def is_server_tool_key(tool: str, key: str) -> bool:
+    """True if the key is one of `server_tool_key` for this tool."""
+    return tool.startswith("mcp:") and key.startswith(f"{tool} {_ANY_ARGUMENTS}")
 
 
 def parts_of(key: str) -> frozenset[str]:
@@ -56,6 +70,8 @@ def beyond_call(tool: str, key: str) -> tuple[str, ...]:
         return (f"GET of any page, port 80 or 443 unless it has one: {describe_key(key)}",)
     if tool == "http_send":
         return (f"any headers and body: {describe_key(key)}",)
+    if is_server_tool_key(tool, key):
+        return (f"any arguments of {tool}, until its server or its description changes",)
     return (f"any content: {describe_key(key)}",) if key else ()
 
 

@@ -11,6 +11,7 @@ has tried on every recorded decision.
 | one path that is written | the path | a path of a list | each folder above it, not the workspace |
 | several paths | none | none | each folder above all of them |
 | a host | host and port | none | none |
+| a tool of an MCP server, on request only | the tool, the server and the tool's description | none | none |
 | anything else | digest of the arguments | none | none |
 
 The list of a choice has only paths that a person allowed in this place and that no other recorded call
@@ -41,7 +42,7 @@ from itertools import accumulate, starmap
 import msgspec
 
 from palyra.core.journal.records import DEFAULT_WORKSPACE
-from palyra.core.policy.grants import parts_of
+from palyra.core.policy.grants import is_server_tool_key, parts_of
 from palyra.core.policy.recorded import PolicyEvidence
 from palyra.core.policy.request import PolicyRequest
 from palyra.core.policy.views import PastCall, Proof, RuleSuggestion
@@ -130,7 +131,7 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     folder: str | None = None  # of the word that is None, else of all paths
     is_choice: bool = False
     choice: tuple[str, ...] = ()  # what the word that is None may be, else the path; sorted
-    host: str = ""
+    key: str = ""  # of a grant for the same calls
     digest: str = ""
     workspace: str = DEFAULT_WORKSPACE
 
@@ -189,6 +190,11 @@ def why_not_offered(call: PolicyEvidence) -> str:
         return "a path of the call is protected or outside of the workspace: use a path inside"
     if is_offered(msgspec.structs.replace(call, decided="allowed")) and shapes_of(request):
         return ""
+    return _why_no_tool(request) if _is_of_server(request) else _why_no_words(request)
+
+
+def _why_no_words(request: PolicyRequest) -> str:
+    answer_once = "answer each such call once"
     is_line = "process" in request.capabilities and not request.facets.argv
     return (
         "a rule matches plain words, and this line has shell syntax: propose the program as argv, "
@@ -196,6 +202,22 @@ def why_not_offered(call: PolicyEvidence) -> str:
         if is_line
         else "this program, tool or text could do more than its words show, so a rule for it is not "
         f"offered: {answer_once}, or write the rule by hand (docs/operations.md)"
+    )
+
+
+def _is_of_server(request: PolicyRequest) -> bool:
+    """True if a rule for the call is one for all arguments of its tool: it needs a person's request."""
+    return is_server_tool_key(request.tool, request.facets.grant_key)
+
+
+def _why_no_tool(request: PolicyRequest) -> str:
+    """Return why no rule is offered for any arguments of a tool of an MCP server; "" if one is."""
+    is_known = _CAPABILITIES.issuperset(request.capabilities) and _is_printable(request)
+    if is_known and request.risk != "critical":
+        return ""
+    return (
+        f"{request.tool} has the risk {request.risk} and the capabilities {', '.join(request.capabilities)}: "
+        "answer it for the session, or write the rule by hand (docs/recipes.md)"
     )
 
 
@@ -210,7 +232,7 @@ def exact_candidate(call: PolicyEvidence) -> RuleCandidate:
 
 def _has_offered_kind(request: PolicyRequest) -> bool:
     capabilities = frozenset(request.capabilities)
-    if not capabilities <= _CAPABILITIES:
+    if not capabilities <= _CAPABILITIES or _is_of_server(request):
         return False
     if "network" in capabilities and request.tool_class != "idempotent_network":
         return False
@@ -274,6 +296,8 @@ def shapes_of(request: PolicyRequest) -> list[Shape]:
         workspace=request.workspace,
     )
     change = msgspec.structs.replace
+    if _is_of_server(request):
+        return [change(base, key=facets.grant_key)]
     if "process" in request.capabilities:
         argv = facets.argv
         if not 0 < len(argv) <= MAX_WORDS or sum(map(len, argv)) > MAX_CHARS:
@@ -293,7 +317,7 @@ def shapes_of(request: PolicyRequest) -> list[Shape]:
         exact_path = [change(base, path=one), change(base, is_choice=True)] if one else []
         return [*exact_path, *(change(base, folder=folder) for folder in folders_of(paths.inside))]
     if facets.host:
-        return [change(base, host=facets.grant_key)] if facets.grant_key else []
+        return [change(base, key=facets.grant_key)] if facets.grant_key else []
     return [change(base, digest=request.digest)] if request.digest else []
 
 
@@ -540,8 +564,8 @@ def _conditions(shape: Shape) -> str:
         parts += ["context has path", f"{_set(shape.choice)}.contains(context.path)"]
     elif shape.folder is not None:
         parts.append(f"context.folders.contains({quote(shape.folder)})")
-    elif shape.host:
-        parts.append(f"context.grant_key == {quote(shape.host)}")
+    elif shape.key:
+        parts.append(f"context.grant_key == {quote(shape.key)}")
     else:
         parts.append(f"context.arguments == {quote(shape.digest)}")
     return " &&\n  ".join(parts)
@@ -569,7 +593,7 @@ def _calls_of(shape: Shape) -> str:
         return shape.path
     if shape.folder is not None:
         return f"files below {shape.folder}/"
-    return shape.host or "exactly these arguments"
+    return shape.key.removeprefix(f"{shape.tool} ") or "exactly these arguments"
 
 
 def _shown(word: str) -> str:

@@ -19,7 +19,7 @@ from palyra.core.text.excerpt import truncate_safely
 from palyra.core.text.json_schema import UnusableSchema, check_schema
 from palyra.core.text.visible import visible
 from palyra.core.tool.arguments import compile_parameters
-from palyra.core.tool.spec import Risk, ToolSpec
+from palyra.core.tool.spec import Risk, ToolClass, ToolSpec
 from palyra.core.trust.external_descriptions import (
     RedactText,
     fenced_words,
@@ -38,6 +38,7 @@ MAX_SCHEMA_BYTES = 16_384
 MAX_REASON_CHARS = 300
 MAX_NAME_CHARS = 64  # in the catalogue
 MAX_FOREIGN_CHARS = 256  # of the server's own name
+_INSIDE = frozenset({"process", "fs.read", "fs.write"})  # capabilities of a jail without network
 _DIGEST_CHARS = 8  # that tell two names apart which come to the same
 
 
@@ -68,6 +69,7 @@ class AdoptionTerms(msgspec.Struct, frozen=True, kw_only=True):
     deadline_s: float = 60.0
     enforcement: str = "none"
     workspace: str = ""  # whose runs alone have the tools; "": those of all
+    digest: str = ""  # of the server's configuration, which grants are bound to
 
 
 class AdoptedTools(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,15 +148,13 @@ def _adopt_one(
     parameters = only_rules(tool.parameters)
     compile_parameters(parameters)
     _refuse(find_disguise(parameters))
-    is_read_only = tool.claims_read_only and tool.name in terms.read_only
     return ToolSpec(
         name=name,
         foreign_name="" if name == f"mcp:{terms.server}.{tool.name}" else tool.name,
         version=digest_of([tool.name, tool.description, msgspec.to_builtins(tool.parameters)])[:16],
         description=fenced_words(name, tool.description),
         parameters=parameters,
-        # Read-only only if the tool claims it and the operator trusts the claim.
-        tool_class="idempotent_network" if is_read_only else "effect",
+        tool_class=_class_of(terms, tool),
         risk="critical" if tool.claims_destructive else terms.risk,
         capabilities=terms.capabilities,
         deadline_s=terms.deadline_s,
@@ -163,6 +163,17 @@ def _adopt_one(
         enforcement=terms.enforcement,
         workspace=terms.workspace,
     )
+
+
+def _class_of(terms: AdoptionTerms, tool: DescribedTool) -> ToolClass:
+    """Return the class: read-only only if the tool claims it and the operator trusts the claim.
+
+    A call that leaves the jail or the machine is also a message to its receiver.
+    """
+    if not tool.claims_read_only or tool.name not in terms.read_only:
+        return "effect"
+    is_inside = terms.enforcement.startswith("A:") and _INSIDE.issuperset(terms.capabilities)
+    return "read_only_safe" if is_inside and not tool.claims_destructive else "idempotent_network"
 
 
 def _refuse(reason: str) -> None:

@@ -32,6 +32,7 @@ import trio
 
 from palyra.core.backoff import Backoff, compute_delay_s
 from palyra.core.incident.kinds import mcp_server_down, mcp_server_key
+from palyra.core.policy.grants import server_tool_key
 from palyra.core.ports import IncidentReporter, RunBlocking
 from palyra.core.text.excerpt import truncate_safely
 from palyra.core.text.visible import visible
@@ -86,7 +87,7 @@ class McpServer:
         self._random = random
         self._run_blocking = run_blocking
         self._redact = redact
-        self._facets = CallFacts(host=host)
+        self._host = host
         self._session: Any = None  # mcp.ClientSession while connected
         self._calls = 0
         self._is_gone = False
@@ -349,10 +350,13 @@ class McpServer:
         own = {each.name for each in self._offers.tools()}
         ask = OWN_ASKS[name] if name in own else partial(ask_tool, name)
 
+        key = server_tool_key(spec.name, self._terms.digest, spec.version)
+        facets = CallFacts(host=self._host, grant_key=key)
+
         async def run(call: ToolCall, on_output: OnOutput) -> ToolOutput:
             return await self._call(ask, call, on_output)
 
-        return AsyncTool(spec, run, facets=lambda _arguments: self._facets)
+        return AsyncTool(spec, run, facets=lambda _arguments: facets)
 
     async def _call(self, ask: Ask, call: ToolCall, on_output: OnOutput) -> ToolOutput:
         """Send the request of a call and return the server's answer; an error is a failed output.

@@ -264,8 +264,9 @@ def _permitted(request: PolicyRequest, permits: list[PolicyRule], version: str) 
     deciding = [rule for rule in permits if rule.rank == top]
     names = _names(deciding)
     if request.action != "approval.decide" and any(rule.asks for rule in deciding):
+        why = next((f" ({rule.reason})" for rule in deciding if rule.asks and rule.reason), "")
         reason = (
-            f"{', '.join(names)} requires an approval; a permit for {request.tool} "
+            f"{', '.join(names)} requires an approval{why}; a permit for {request.tool} "
             "among the user policies would change that"
         )
         return _decision("ask", "asks", reason, names, version)

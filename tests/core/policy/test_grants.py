@@ -15,8 +15,10 @@ from palyra.core.policy.grants import (
     describe_key,
     find_grant,
     holds_for,
+    is_server_tool_key,
     join_parts,
     scopes_of,
+    server_tool_key,
 )
 from palyra.core.run.state import begin
 from palyra.core.tape import events as ev
@@ -221,6 +223,45 @@ def test_examples_say_what_an_answer_covers_beyond_its_call() -> None:
     assert beyond_call("http_fetch", "e.example")
     assert beyond_call("http_send", "POST https://e.example/x")
     assert not beyond_call("memory_write", "")
+
+
+SERVER_TOOL = server_tool_key("mcp:files.list", "a" * 64, "v" * 16)
+
+
+@every_row(
+    ("tool", "server", "version", "is_covered"),
+    [
+        ("mcp:files.list", "a" * 64, "v" * 16, True),
+        ("mcp:files.write", "a" * 64, "v" * 16, False),
+        ("mcp:other.list", "a" * 64, "v" * 16, False),
+        ("mcp:files.list", "b" * 64, "v" * 16, False),  # another command
+        ("mcp:files.list", "a" * 64, "w" * 16, False),  # another description or schema
+    ],
+)
+def test_a_grant_for_a_tool_of_a_server_is_for_that_tool(
+    tool: str, server: str, version: str, *, is_covered: bool
+) -> None:
+    """Not for another tool or server, and not after the server or the tool has changed."""
+    asked = server_tool_key(tool, server, version)
+    assert is_covered == covers(a_grant(key=SERVER_TOOL), asked)
+    assert is_server_tool_key(tool, asked)
+    assert not is_server_tool_key("shell", asked)
+    assert f"any arguments of {tool}" in beyond_call(tool, asked)[0]
+
+
+def test_a_question_about_a_tool_of_a_server_says_any_arguments() -> None:
+    """It offers the session and a time; with injected text in the run it is asked each time."""
+    checked = an_admitted(capabilities=("process",))
+    facets = msgspec.structs.replace(checked.facets, grant_key=SERVER_TOOL)
+    checked = msgspec.structs.replace(checked, facets=facets)
+    verdict = judge(checked, FACTS, a_decision("ask"))
+    assert isinstance(verdict, NeedsApproval)
+    assert ("once", "session", "timeboxed") == verdict.scopes
+    assert "mcp:files.list [any arguments, unchanged server" in describe_key(verdict.grant_key)
+    tainted = msgspec.structs.replace(FACTS, is_tainted=True, grant=a_grant(key=SERVER_TOOL))
+    again = judge(checked, tainted, a_decision("ask"))
+    assert isinstance(again, NeedsApproval)
+    assert ONCE == again.scopes
 
 
 def test_an_answer_for_all_sessions_allows_a_confined_run_nothing() -> None:

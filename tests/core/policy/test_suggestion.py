@@ -4,6 +4,7 @@ from typing import Any, get_args
 
 import msgspec
 
+from palyra.core.policy.grants import server_tool_key
 from palyra.core.policy.recorded import Decided, PolicyEvidence
 from palyra.core.policy.request import PolicyRequest
 from palyra.core.policy.suggestion import (
@@ -30,6 +31,12 @@ LIST: dict[str, Any] = {"tool": "shell", "capabilities": ("process",), "facets":
 FETCH: dict[str, Any] = {
     "tool": "http_fetch", "tool_class": "idempotent_network", "capabilities": ("network",),
     "facets": CallFacts(host="example.com", grant_key="example.com:443"),
+}  # fmt: skip
+
+
+SERVED: dict[str, Any] = {
+    "tool": "mcp:files.list", "capabilities": ("process",),
+    "facets": CallFacts(grant_key=server_tool_key("mcp:files.list", "a" * 64, "v" * 16)),
 }  # fmt: skip
 
 
@@ -104,6 +111,21 @@ def test_a_call_without_a_rule_says_what_would_work(changes: dict[str, Any], rea
     assert not is_offered(found)
     assert reason in why_not_offered(found)
     assert "answer each such call once" in why_not_offered(found)
+
+
+def test_a_tool_of_a_server_has_a_rule_on_request_only() -> None:
+    """It is for any arguments, so answers alone never suggest it; a destructive tool has none."""
+    calls = [call(run=f"run_{number}", **SERVED) for number in range(6)]
+    assert not why_not_offered(calls[0])
+    found = exact_candidate(calls[0])
+    assert 'resource == Tool::"mcp:files.list"' in found.cedar
+    assert "context.grant_key == " in found.cedar
+    assert "mcp:files.list: [any arguments, unchanged server aaaaaaaa" in found.title
+    assert not is_offered(calls[0])
+    assert [] == find_candidates(calls, min_answers=3)
+    assert "the risk critical" in why_not_offered(call(risk="critical", **SERVED))
+    odd = SERVED | {"capabilities": ("process", "memory.write")}
+    assert "memory.write: answer it for the session" in why_not_offered(call(**odd))
 
 
 def test_a_harmless_command_has_a_rule() -> None:

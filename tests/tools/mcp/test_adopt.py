@@ -157,6 +157,27 @@ def test_annotations_can_only_make_it_worse(
 
 
 @every_row(
+    ("capabilities", "enforcement", "destructive", "expected"),
+    [
+        (("process", "fs.read"), "A:bubblewrap", None, "read_only_safe"),
+        (("process", "fs.read"), "A:bubblewrap", True, "idempotent_network"),
+        (("process", "network"), "A:bubblewrap", None, "idempotent_network"),
+        (("process",), "B:landlock6", None, "idempotent_network"),
+        (("process",), "none", None, "idempotent_network"),
+    ],
+)
+def test_a_trusted_read_is_harmless_in_a_jail_without_network_only(
+    capabilities: tuple[str, ...], enforcement: str, *, destructive: bool | None, expected: str
+) -> None:
+    """Elsewhere its call is a message to somebody; and the trust is in one name."""
+    terms = msgspec.structs.replace(TERMS, capabilities=capabilities, enforcement=enforcement)
+    for name, wanted in (("look", expected), ("other", "effect")):
+        tool = described(name, claims_read_only=True, claims_destructive=destructive)
+        _, spec = adopt(terms, [tool], REDACT).tools[f"mcp:s.{name}"]
+        assert wanted == spec.tool_class
+
+
+@every_row(
     ("tool", "reason"),
     [
         (described("no"), "configuration"),

@@ -8,13 +8,16 @@ import msgspec
 import pytest
 
 from palyra.core.policy.gate import policy_request
+from palyra.core.policy.grants import server_tool_key
+from palyra.core.policy.recorded import PolicyEvidence
 from palyra.core.policy.request import PolicyRequest
+from palyra.core.policy.suggestion import exact_candidate
 from palyra.tools.policy.cedar import MAX_PATHS, CedarPolicy
 from palyra.tools.policy.rules import MAX_FILES, Layer, PolicyFile, read_policy_files
 from tests.core.policy.tool_samples import FACTS, an_admitted
 from tests.rows import every_row
 
-FACETS = {"paths", "executable", "subcommand", "host", "secrets"}
+FACETS = {"paths", "executable", "subcommand", "host", "secrets", "grant_key", "argv"}
 EVERYTHING = "permit (principal, action, resource);"
 
 
@@ -85,6 +88,43 @@ def test_reads_may_run_and_effects_ask() -> None:
 def test_everything_else_asks(tool: str) -> None:
     """A name that only resembles an allowed one is not allowed."""
     assert answers(CedarPolicy(), ask_for(tool)) == ("ask", "asks", ("default/ask",))
+
+
+def test_a_trusted_read_of_a_jailed_server_may_run() -> None:
+    """Of a server with a network it asks and says why; without the server's key nothing is trusted."""
+    policy = CedarPolicy()
+    key = server_tool_key("mcp:a.b", "s" * 64, "v" * 16)
+    inside = ask_for("mcp:a.b", tool_class="read_only_safe", grant_key=key)
+    assert "allow" == policy.decide(inside).answer
+    for changes in ({"tool_class": "effect"}, {"grant_key": "mcp:8080"}, {"grant_key": ""}):
+        assert "ask" == policy.decide(changed(inside, **changes)).answer
+    outside = policy.decide(changed(inside, tool_class="idempotent_network"))
+    assert ("ask", True) == (outside.answer, "also a message to it" in outside.reason)
+    fetch = changed(
+        inside, tool="http_fetch", tool_class="idempotent_network", grant_key="mcp:8080"
+    )
+    assert "message" not in policy.decide(fetch).reason
+
+
+def test_the_rule_for_a_tool_of_a_server_allows_that_tool_alone(tmp_path: Path) -> None:
+    """Another tool, another server and a changed server command still ask."""
+    key = server_tool_key("mcp:a.b", "s" * 64, "v" * 16)
+    request = ask_for("mcp:a.b", grant_key=key, paths=(), argv=())
+    call = PolicyEvidence(
+        request=request, decided="allowed", run_id="run_1", call_id="c", summary="s"
+    )
+    policy = with_rules(tmp_path, rule=exact_candidate(call).cedar)
+    assert () == policy.problems
+    assert "allow" == policy.decide(request).answer
+    assert "allow" == policy.decide(changed(request, digest="other arguments")).answer
+    changes: list[dict[str, Any]] = [
+        {"tool": "mcp:a.c", "grant_key": server_tool_key("mcp:a.c", "s" * 64, "v" * 16)},
+        {"tool": "mcp:d.b", "grant_key": server_tool_key("mcp:d.b", "t" * 64, "v" * 16)},
+        {"grant_key": server_tool_key("mcp:a.b", "t" * 64, "v" * 16)},
+        {"is_tainted": True},
+    ]
+    for each in changes:
+        assert "ask" == policy.decide(changed(request, **each)).answer, each
 
 
 def test_reasons_name_rule_and_remedy() -> None:

@@ -282,7 +282,7 @@ def test_a_rule_fits_the_schema() -> None:
     kinds: list[dict[str, Any]] = [
         {}, {"is_choice": False, "choice": (), "folder": "x"}, {**plain, "path": "p"},
         {**plain, "is_choice": True, "choice": ("p", "q")}, {**plain, "folder": "x"},
-        {**plain, "host": "h:8080"}, {**plain, "digest": "00", "capabilities": ()},
+        {**plain, "key": "h:8080"}, {**plain, "digest": "00", "capabilities": ()},
     ]  # fmt: skip
     for kind in kinds:
         shape = msgspec.structs.replace(base, **kind)
