@@ -58,7 +58,8 @@ ONLY = {
     ("cli", "tools"): (
         "palyra.tools.policy.cases",
         "palyra.tools.policy.presets",
-    ),  # policies are tried without a daemon
+        "palyra.tools.sandbox.toolchains",
+    ),  # policies are tried without a daemon, and the caller's PATH is compared with the sandbox's
 }
 
 # Rooms of one floor, lowest first: a module imports from its own room and from rooms above it in

@@ -59,6 +59,9 @@ OPENAT2 = 437  # the same number on every architecture
 AT_FDCWD = -100
 RESOLVE_BENEATH = 0x08
 CANARY = "c4nary-of-the-doctor"
+TOOLCHAIN_PROGRAMS = (
+    "python3", "python", "node", "cargo", "go", "java", "ruby", "uv", "pytest", "deno", "bun",
+)  # fmt: skip
 PROJECT_NAMES = tuple(chain(*PROJECT_FILES))
 BUBBLEWRAP_FOLDERS = "/usr/bin:/usr/local/bin:/bin:/run/current-system/sw/bin"
 INSTALL_BUBBLEWRAP = "apt install bubblewrap"
@@ -472,6 +475,35 @@ def check_isolation(options: Options) -> Check:
     return Check(name="isolation", verdict="ok", detail=found)
 
 
+def check_toolchains(options: Options) -> Check:
+    """Name programs of the caller's PATH, and interpreters of workspaces, that no program sees."""
+    from palyra.tools.sandbox.toolchains import Toolchains  # noqa: PLC0415 - for this check only
+
+    config = load_config(options.home, None)
+    shown = Toolchains(config.sandbox.folders, config.sandbox.path)
+    hidden = {name: path for name in TOOLCHAIN_PROGRAMS if (path := shown.find_hidden(name))}
+    said = [f"the {name} on your PATH ({path})" for name, path in hidden.items()]
+    roots = config.workspaces.values() if config.tools.workspace else ()
+    for link in (root / name / "bin/python" for root in roots for name in (".venv", "venv")):
+        path = os.readlink(link) if link.is_symlink() and link.exists() else ""  # noqa: PTH115 - text
+        if path.startswith("/") and not shown.shows(path):
+            hidden[str(link)] = path
+            said.append(f"{link}, which leads to {path},")
+    if not hidden:
+        return Check(
+            name="toolchains", verdict="ok", detail="programs see the interpreters of your PATH"
+        )
+    found = shown.find_remedy_for(hidden.values())
+    return Check(
+        name="toolchains",
+        verdict="warn",
+        detail=f"not visible to programs: {'; '.join(said[:MOST_NAMED])}",
+        remedy=f"`{found}`, then start the daemon again"
+        if found
+        else "install it in a folder of its own; see sandbox.folders in docs/configuration.md",
+    )
+
+
 def check_project(options: Options) -> Check:
     """Name project files of the workspaces that no run reads, although they are there."""
     config = load_config(options.home, None)
@@ -840,6 +872,7 @@ CHECKS: tuple[Callable[[Options], Check], ...] = (
     check_port,
     check_daemon,
     check_isolation,
+    check_toolchains,
     check_project,
     check_incidents,
     check_healing,

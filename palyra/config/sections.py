@@ -402,6 +402,14 @@ class SandboxConfig(Section, frozen=True, kw_only=True):
         tuple[str, ...],
         _doc("Hosts that programs may reach, as host or host:port; empty: no network."),
     ] = ()
+    folders: Annotated[
+        tuple[str, ...],
+        _doc("Folders of toolchains outside of the system's that programs see, read-only."),
+    ] = ()
+    path: Annotated[
+        tuple[str, ...],
+        _doc("Folders that programs search for programs before the system's (a prefix of PATH)."),
+    ] = ()
     deadline_s: Annotated[
         _Seconds, _doc("Maximum duration of a program that a call can ask for.")
     ] = 600

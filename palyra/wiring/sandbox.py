@@ -18,12 +18,13 @@ from palyra.errors import InvalidParams
 from palyra.tools.files.workspace import Workspace
 from palyra.tools.files.workspaces import tools_by_workspace
 from palyra.tools.programs.process_tools import Processes
-from palyra.tools.programs.program import CommandEnvironment
+from palyra.tools.programs.program import NO_TOOLCHAINS, CommandEnvironment
 from palyra.tools.programs.shell import Shell
 from palyra.tools.sandbox.command import MIB, CommandEgress, CommandLimits, Level
 from palyra.tools.sandbox.git_folders import find_git_obstacle
 from palyra.tools.sandbox.health_check import SandboxHealthCheck
 from palyra.tools.sandbox.sandbox import Sandbox
+from palyra.tools.sandbox.toolchains import Toolchains, open_toolchains
 from palyra.tools.toolbox import Tool, Toolbox
 from palyra.tools.web.request import grant_key
 from palyra.tools.web.urls import parse_url
@@ -66,6 +67,7 @@ def build_processset(  # noqa: PLR0913 - the last ones by name
     an invalid host.
     """
     granted = read_hosts(config.sandbox.hosts)
+    toolchains = read_toolchains(config, workspaces)
     if host.is_closed:
         return Processset(None, (), tuple, tuple, None)
     sandbox = Sandbox(
@@ -89,8 +91,9 @@ def build_processset(  # noqa: PLR0913 - the last ones by name
 
     def tools_in(workspace: Workspace) -> Sequence[Tool]:
         environment = surroundings_at(
-            config.sandbox, workspace, sandbox, open_egress=open_egress, granted=granted
-        )
+            config.sandbox, workspace, sandbox, open_egress=open_egress, granted=granted,
+            toolchains=toolchains,
+        )  # fmt: skip
         if environment.git_obstacle:
             log.warning("git finds no repository in a workspace", why=environment.git_obstacle)
         shell = Shell(sandbox, environment, host.run_blocking, config.sandbox.deadline_s)
@@ -118,19 +121,29 @@ def surroundings_at(
     *,
     open_egress: OpenEgress,
     granted: Sequence[str],
+    toolchains: Toolchains = NO_TOOLCHAINS,
 ) -> CommandEnvironment:
     """Return the environment of commands at the sandbox's level; at level B none has a network."""
     hosts = granted if sandbox.level == "A" else ()
     network = f"network to {', '.join(hosts)}" if hosts else "no network"
+    shown = "".join(f"; {folder} read-only" for folder in toolchains.folders)
     return CommandEnvironment(
         workspace=workspace,
         limits=read_limits(section),
         environment=read_environment(section.environment),
-        profile=f"{sandbox.enforcement}; {_WRITABLE[sandbox.level]}; {network}",
+        profile=f"{sandbox.enforcement}; {_WRITABLE[sandbox.level]}{shown}; {network}",
         open_egress=partial(open_egress, hosts, _report_refused) if hosts else None,
         level=sandbox.level,
+        toolchains=toolchains,
         git_obstacle=find_git_obstacle(str(workspace.root), sandbox.level),
     )
+
+
+def read_toolchains(config: Config, workspaces: Mapping[str, Workspace]) -> Toolchains:
+    """Return the toolchains that programs see.  Raises InvalidParams for one they may not see."""
+    own = (config.paths.data_dir, config.policy_dir, config.paths.config_file)
+    roots = (workspace.root for workspace in workspaces.values())
+    return open_toolchains(config.sandbox.folders, config.sandbox.path, (*own, *roots))
 
 
 def read_limits(section: SandboxConfig) -> CommandLimits:

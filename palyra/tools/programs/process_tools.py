@@ -18,7 +18,12 @@ from palyra.core.text.visible import pluralize
 from palyra.core.tool.spec import ToolCall, ToolFailure, ToolOutput, ToolSpec
 from palyra.tools.programs.command_line import find_facets, read_command
 from palyra.tools.programs.processes import BackgroundProgram
-from palyra.tools.programs.program import CommandEnvironment, build_command, inspect_program
+from palyra.tools.programs.program import (
+    CommandEnvironment,
+    build_command,
+    explain_missing,
+    inspect_program,
+)
 from palyra.tools.programs.result_notes import describe_ending
 from palyra.tools.programs.shell import WORDS
 from palyra.tools.sandbox.command import SandboxFailure
@@ -152,7 +157,14 @@ class Processes:
             )
         process_id = self._new_id("proc")
         name = truncate_safely(" ".join(read_command(call.arguments).words), NAME_CHARS)
-        program = BackgroundProgram(process_id, call.run_id, name, command, self._run_blocking)
+        program = BackgroundProgram(
+            process_id,
+            call.run_id,
+            name,
+            command,
+            run_blocking=self._run_blocking,
+            explain_missing=partial(explain_missing, around),
+        )
         self._remember(program)
 
         async def live(*, task_status: trio.TaskStatus[None]) -> None:

@@ -23,13 +23,21 @@ class BackgroundProgram:
     """One program: its command, its output, and its state."""
 
     def __init__(
-        self, process_id: str, run_id: str, name: str, command: Command, run_blocking: RunBlocking
+        self,
+        process_id: str,
+        run_id: str,
+        name: str,
+        command: Command,
+        *,
+        run_blocking: RunBlocking,
+        explain_missing: Callable[[Command, str], str],
     ) -> None:
         self.process_id = process_id
         self.run_id = run_id
         self.name = name
         self.command = command
         self._run_blocking = run_blocking
+        self._explain_missing = explain_missing
         self.output = OutputBuffer()
         self.started_s = trio.current_time()
         self.ended_s: float | None = None
@@ -85,7 +93,9 @@ class BackgroundProgram:
         self, sandbox: Sandbox, is_open: Callable[[str], bool], ready: trio.TaskStatus[None]
     ) -> None:
         watch = DiskWatch(*disks_of(self.command))
-        trace = CommandTrace(self.command, file_clock_ns(), self._run_blocking)
+        trace = CommandTrace(
+            self.command, file_clock_ns(), self._run_blocking, self._explain_missing
+        )
         async with sandbox.open(self.command) as child:
             self.enforcement = child.enforcement
             ready.started()

@@ -15,11 +15,16 @@ from dataclasses import dataclass
 from palyra.core.text.visible import visible
 from palyra.core.tool.paths import MAX_PATH_BYTES, normal_path
 from palyra.core.tool.spec import SHARED_HOST, Preflight, ToolCall, ToolFailure
+from palyra.core.tool.toolchains import is_below
 from palyra.tools.files.workspace import Workspace, refusal
 from palyra.tools.programs.command_line import CommandLine, find_scripts, read_command
-from palyra.tools.sandbox.bubblewrap import PATH, environment_of
+from palyra.tools.programs.hidden_programs import explain_hidden, explain_link, explain_output
+from palyra.tools.sandbox.bubblewrap import environment_of
 from palyra.tools.sandbox.command import Command, CommandEgress, CommandLimits, Level
+from palyra.tools.sandbox.toolchains import Toolchains
 
+_FIRST_LINE_BYTES = 512  # that may name a script's interpreter
+NO_TOOLCHAINS = Toolchains()
 MAX_OPERANDS = 256  # files that one call names; a prompt shows fewer
 MAX_SCRIPT_BYTES = 4_194_304
 MAX_SEALED_BYTES = 8_388_608  # of all scripts of a call: the copies occupy memory
@@ -27,7 +32,6 @@ MAX_HASHED_BYTES = 16_777_216  # a larger operand is identified by size and chan
 MAX_READ_BYTES = 268_435_456  # of all operands of a call that are hashed: about a second
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 MAX_STEPS = MAX_PATH_BYTES  # path components of one word, links followed; only a link loop has more
-_SYSTEM = ("/usr/", "/bin/", "/sbin/", "/lib", "/nix/store/")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +46,7 @@ class CommandEnvironment:
         None  # egress of one command; None: no network
     )
     level: Level = "A"  # of the sandbox
+    toolchains: Toolchains = NO_TOOLCHAINS  # folders that programs see besides the system's
     git_obstacle: str = ""  # why git finds no repository in the workspace; "": it may
 
     @property
@@ -54,10 +59,10 @@ class CommandEnvironment:
 def inspect_program(around: CommandEnvironment, call: ToolCall) -> Preflight:
     """Return the facts a person approves with the arguments.  Raises ToolFailure if it cannot run."""
     line = read_command(call.arguments)
-    binary = find_binary(around.workspace, line)
+    binary = find_binary(around.workspace, line, around.toolchains)
     command = _command(around, line, binary, {})
     return Preflight(
-        binary=_real(around.workspace, binary),
+        binary=_real(around, binary),
         cwd=command.cwd,
         environment=environment_of(command),
         operands=_operands(around.workspace, line),
@@ -88,18 +93,22 @@ def build_command(around: CommandEnvironment, call: ToolCall) -> Command:
         if hashlib.sha256(content).hexdigest() != approved[path]:
             raise ToolFailure(f"{visible(path)} was changed meanwhile: propose the call again")
         sealed[place] = content
-    return _command(around, line, find_binary(around.workspace, line), sealed)
+    return _command(around, line, find_binary(around.workspace, line, around.toolchains), sealed)
 
 
-def find_binary(workspace: Workspace, line: CommandLine) -> str:
+def find_binary(
+    workspace: Workspace, line: CommandLine, toolchains: Toolchains = NO_TOOLCHAINS
+) -> str:
     """Resolve the program's path.  Raises ToolFailure if there is no such program."""
     name = line.argv[0]
     if "/" not in name:
-        for folder in PATH.split(":"):
-            if os.access(found := f"{folder}/{name}", os.X_OK) and _is_file(found):
+        for folder in toolchains.search_path.split(":"):
+            found = f"{folder}/{name}"
+            if os.access(found, os.X_OK) and _is_file(found) and toolchains.shows(found):
                 return found
-        raise ToolFailure(f"{visible(name)}: there is no such program in {PATH}")
-    if name.startswith(_SYSTEM) and os.path.normpath(name) == name:
+        said = f"{visible(name)}: there is no such program in {toolchains.search_path}"
+        raise ToolFailure("; ".join(filter(None, (said, explain_hidden(toolchains, name)))))
+    if is_below(name, toolchains.visible) and os.path.normpath(name) == name:
         if not _is_file(name):
             raise ToolFailure(f"{visible(name)}: there is no such program")
         return name
@@ -108,10 +117,37 @@ def find_binary(workspace: Workspace, line: CommandLine) -> str:
     if path is not None:
         with workspace.open_file(path):
             pass
-    elif not (reached.startswith(_SYSTEM) and _is_file(reached)):
-        raise ToolFailure(f"{visible(name)}: a program lies in a system folder or the workspace")
+    elif not (is_below(reached, toolchains.visible) and _is_file(reached)):
+        said = f"{visible(name)}: a program lies in a system folder or the workspace"
+        raise ToolFailure("; ".join(filter(None, (said, explain_link(toolchains, name, reached)))))
     # Keep a link's own name: the interpreter of a virtual environment depends on it.
     return _absolute(workspace, line.cwd, name)
+
+
+def explain_missing(around: CommandEnvironment, command: Command, text: str) -> str:
+    """Return why a program that this output misses is not there, if the sandbox is the reason."""
+    root = str(around.workspace.root)
+    cwd = command.cwd.removeprefix(root).lstrip("/")
+
+    def follow(word: str) -> str:
+        try:
+            return _reach(around.workspace, cwd, word)
+        except ToolFailure:
+            return ""
+
+    def read_first_line(path: str) -> str | None:
+        inside = _below(around.workspace, path)
+        if inside is None:
+            return None
+        try:
+            with around.workspace.open_file(inside) as fd:
+                return (
+                    os.pread(fd, _FIRST_LINE_BYTES, 0).partition(b"\n")[0].decode(errors="replace")
+                )
+        except (ToolFailure, OSError):
+            return ""
+
+    return explain_output(around.toolchains, text, follow, read_first_line)
 
 
 def _is_file(path: str) -> bool:
@@ -119,12 +155,12 @@ def _is_file(path: str) -> bool:
     return os.path.isfile(path)  # noqa: PTH113 - Path.is_file raises for an unreadable folder
 
 
-def _real(workspace: Workspace, binary: str) -> str:
+def _real(around: CommandEnvironment, binary: str) -> str:
     """Resolve the program's links.  Raises ToolFailure if they have changed meanwhile."""
-    reached = _reach(workspace, "", binary)
-    if _below(workspace, reached) is not None:
+    reached = _reach(around.workspace, "", binary)
+    if _below(around.workspace, reached) is not None:
         return reached
-    if not reached.startswith(_SYSTEM):
+    if not is_below(reached, around.toolchains.visible):
         raise ToolFailure(f"{visible(binary)} was changed meanwhile: propose the call again")
     return os.path.realpath(reached)
 
@@ -139,10 +175,13 @@ def _command(
         pass
     network = None if around.open_egress is None else around.open_egress()
     proxies = {} if network is None else network.environment
+    toolchains = around.toolchains
+    path = {"PATH": toolchains.search_path} if toolchains.path else {}
     return Command(
         argv=(binary, *line.argv[1:]),
         cwd=f"{around.workspace.root}/{cwd}".rstrip("/"),
-        environment={**around.environment, **proxies},
+        environment={**around.environment, **proxies, **path},
+        binds=toolchains.binds(around.level),
         network=network,
         workspace=around.workspace.root,
         is_writable=True,

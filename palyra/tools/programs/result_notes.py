@@ -8,7 +8,7 @@ that was cut is found by its size: a write beyond the limit fails, and a program
 import os
 import re
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from palyra.core.ports import RunBlocking
@@ -42,6 +42,7 @@ class CommandTrace:
     command: Command
     started_ns: int  # of `file_clock_ns`
     run_blocking: RunBlocking
+    explain_missing: Callable[[Command, str], str]  # why a program that an output misses is hidden
 
 
 def file_clock_ns() -> int:
@@ -73,6 +74,8 @@ async def find_notes(
     if root is not None and "not a git repository" in ends:
         obstacle = await trace.run_blocking(find_git_obstacle, str(root), trace.command.least)
         notes.append(obstacle)
+    if ending is not None and ending.exit_code:
+        notes.append(await trace.run_blocking(trace.explain_missing, trace.command, ends))
     if held := _find_prevented(ends, child.prevented):
         notes.append(
             f"not there, and no program can make it: {', '.join(held)}; while a program runs, an empty "

@@ -6,6 +6,7 @@ failed call; the text ends with its exit code or signal, the limit it hit, and n
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import trio
@@ -20,7 +21,12 @@ from palyra.tools.programs.output import (
     OutputBuffer,
     read_until_exit,
 )
-from palyra.tools.programs.program import CommandEnvironment, build_command, inspect_program
+from palyra.tools.programs.program import (
+    CommandEnvironment,
+    build_command,
+    explain_missing,
+    inspect_program,
+)
 from palyra.tools.programs.result_notes import (
     CommandTrace,
     describe_ending,
@@ -144,7 +150,9 @@ class Shell:
         took_s = trio.current_time() - started_s
         ending = ProcessExit(None, "SIGKILL", limit) if limit else child.ending
         result = output.result()
-        trace = CommandTrace(command, started_ns, self.run_blocking)
+        trace = CommandTrace(
+            command, started_ns, self.run_blocking, partial(explain_missing, self.around)
+        )
         notes = await find_notes(result.text, child, ending, trace)
         text = result.text + "\n" * bool(result.text and not result.text.endswith("\n"))
         size = f"{pluralize(result.total_bytes, 'byte')} of output in {took_s:.1f} s"

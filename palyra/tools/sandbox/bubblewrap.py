@@ -26,7 +26,7 @@ _ISOLATION = (
     "--unshare-cgroup-try", "--uid", str(JAILED_ID), "--gid", str(JAILED_ID), "--cap-drop", "ALL",
     "--disable-userns", "--die-with-parent", "--new-session", "--clearenv", "--hostname", "jail",
 )  # fmt: skip
-_SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
+SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/nix/store")
 # Of /etc only what programs need; accounts and hosts are replaced below.
 _ETC = ("/etc/alternatives",)
 _ETC_NETWORK = ("/etc/ssl/certs", "/etc/pki/tls/certs", "/etc/pki/ca-trust/extracted")
@@ -110,7 +110,7 @@ def _masks(place: str, masks: Iterable[PathMask], sources: Mapping[str, int]) ->
 def _system(*, has_network: bool) -> tuple[str, ...]:
     """Return options for the host's programs and libraries, read-only."""
     words: list[str] = []
-    for path in _SYSTEM:
+    for path in SYSTEM_FOLDERS:
         if os.path.islink(path):  # noqa: PTH114 - as text
             words += ["--symlink", os.readlink(path), path]  # noqa: PTH115
         elif Path(path).is_dir():
