@@ -416,7 +416,7 @@ class Case:
             process = self.daemon.process
             if process is not None:
                 with suppress(AssertionError):
-                    process.wait(2.0)
+                    process.wait(WITHIN_S / 2)
             if process is not None and process.poll() is not None:
                 self.daemon.wait()
                 self.judge_end(self.daemon.said[size:])

@@ -280,8 +280,36 @@ def append(connection: apsw.Connection, records: Iterable[Record]) -> list[Recor
         text = _ENCODER.encode(record).decode()
         rows.setdefault(kind, []).append(TABLES[kind].row(record, text))
     for kind, batch in rows.items():
-        TABLES[kind].insert.append(connection, batch)
+        try:
+            TABLES[kind].insert.append(connection, batch)
+        except apsw.ConstraintError:
+            if kind is not SessionRecord or not _free_places(connection, batch):
+                raise
+            TABLES[kind].insert.append(connection, batch)
     return others
+
+
+def _free_places(connection: apsw.Connection, batch: Sequence[Row]) -> bool:
+    """Take key and conversation from damaged sessions that hold those of the batch.
+
+    No query finds a damaged session, and its key would admit no other.  Its record stays.
+    """
+    table, found = TABLES[SessionRecord], set[SQLValue]()
+    for _, principal, key, agent, channel, conversation_id, *_ in batch:
+        holders = connection.execute(
+            "SELECT rowid, CAST(record AS BLOB), session_id, principal, key, agent, channel,"
+            " conversation_id, is_purging FROM sessions WHERE (principal = ?1 AND key = ?2) OR"
+            " (principal = ?1 AND agent = ?3 AND channel = ?4 AND conversation_id = ?5)",
+            (principal, key, agent, channel, conversation_id),
+        ).fetchall()
+        for row, text, *columns in holders:
+            try:
+                decode_row(SessionRecord, text, columns, table.row)
+            except UNDECODED:
+                found.add(row)
+    for row in found:
+        connection.execute("UPDATE sessions SET key = NULL, channel = NULL WHERE rowid = ?", (row,))
+    return bool(found)
 
 
 # Errors of one change: a broken constraint, or a value that no column can hold.

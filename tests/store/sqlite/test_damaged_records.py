@@ -20,6 +20,7 @@ from tests.store.kit import (
     pairing,
     row,
     rows,
+    session,
     sqlite_journal,
     token,
 )
@@ -213,4 +214,46 @@ def test_a_sweep_finds_rows_that_no_query_reads(tmp_path: Path) -> None:
         store.check_rows(5)
     wanted = {"tasks:tsk_13", "tasks:tsk_7", "grants:gra", "agents:\ufffd:1", "memories:mem"}
     assert wanted | {"tape:run_a:4"} == set(store.list_damaged())
+    store.close()
+
+
+PLACE = {"agent": "default", "channel": "chat", "conversation_id": "42"}
+
+
+def spoil_sessions(path: Path, change: str) -> None:
+    """Change all sessions past the store."""
+    with closing(apsw.Connection(str(path))) as other:
+        other.execute(f"UPDATE sessions SET {change}")  # noqa: S608 - a literal of this file
+
+
+@pytest.mark.parametrize(
+    "change", ["record = '{bro'", "record = CAST(x'ff' AS TEXT)", "is_purging = 1"]
+)
+@pytest.mark.parametrize("held", [{"key": "work"}, PLACE])
+def test_a_damaged_session_gives_its_key_and_conversation_to_the_next(
+    tmp_path: Path, change: str, held: dict[str, Any]
+) -> None:
+    """Another session can take them; the damaged record keeps its bytes."""
+    store = sqlite_journal(tmp_path)
+    store.open()
+    store.commit([Change(records=(session("ses_1", **held),))])
+    spoil_sessions(store.path, change)
+    with closing(apsw.Connection(str(store.path))) as other:
+        bytes_of = "SELECT CAST(record AS BLOB) FROM sessions WHERE session_id = 'ses_1'"
+        before = other.execute(bytes_of).get
+        assert [None] == store.commit([Change(records=(session("ses_2", **held),))])
+        assert before == other.execute(bytes_of).get
+    assert store.find_session("ses_2") is not None
+    store.close()
+
+
+def test_a_sound_session_keeps_its_key(tmp_path: Path) -> None:
+    """Negative control: the second session of a key is a conflict."""
+    store = sqlite_journal(tmp_path)
+    store.open()
+    change = Change(records=(session("ses_2", key="work"),))
+    store.commit([Change(records=(session("ses_1", key="work"),))])
+    (outcome,) = store.commit([change])
+    assert outcome is not None
+    assert "already in use" in str(outcome)
     store.close()
