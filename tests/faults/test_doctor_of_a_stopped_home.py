@@ -323,7 +323,7 @@ def test_there_are_enough_kinds() -> None:
 
 
 def test_a_killed_daemon_leaves_a_sound_home(tmp_path: Path) -> None:
-    """Negative control: the log that a kill leaves is read, and is no damage."""
+    """Negative control: the log that a kill leaves is read, and is no damage; a flipped byte of it is."""
     daemon = DaemonProcess(tmp_path)
     daemon.start()
     try:
@@ -334,6 +334,8 @@ def test_a_killed_daemon_leaves_a_sound_home(tmp_path: Path) -> None:
     before = tree(daemon.home)
     assert {} == failures(daemon.home)
     assert before == tree(daemon.home)
+    flip(daemon.home / "journal.sqlite3-wal", 3 * PAGE)
+    assert "a frame is damaged, which hides" in failures(daemon.home)["tapes"].detail
 
 
 @pytest.fixture

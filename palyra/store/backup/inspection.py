@@ -6,7 +6,7 @@ records, each decoded and compared with its columns; what is derived from them o
 them (text indexes, vectors, artifacts, file checkpoints, skills).
 
 What no inspection can find: a change of a record that leaves it valid, since only tapes are
-hashed; the loss of a write-ahead log whose events no root has signed yet.
+hashed; the loss of a write-ahead log whose events no root has signed yet, or of its end.
 """
 
 import os
@@ -55,6 +55,7 @@ from palyra.store.sqlite.open_files import database_bytes
 from palyra.store.sqlite.row_check import CHECKED, find_faults
 from palyra.store.sqlite.schema import APPLICATION_ID, MIGRATIONS, SCHEMA_VERSION
 from palyra.store.sqlite.turns import TurnQueries
+from palyra.store.sqlite.write_ahead_log import count_hidden_frames
 
 Part = Literal["files", "keys", "tapes", "records", "stored files"]
 PARTS: tuple[Part, ...] = get_args(Part)
@@ -275,6 +276,14 @@ def _check_database(data_dir: Path, ring: KeyRing | None, found: Inspection) -> 
         if not os.path.lexists(data_dir / DATABASE):
             found.report("tapes", f"{data_dir / DATABASE}: missing")
         return
+    with found.guard("tapes", f"{DATABASE}-wal"):
+        hidden = count_hidden_frames(data_dir / f"{DATABASE}-wal")
+        if hidden:
+            found.report(
+                "tapes",
+                f"{DATABASE}-wal: a frame is damaged, which hides {hidden} behind it",
+                "restore a backup, or go on without the last commits",
+            )
     with _reading(data_dir) as connection:
         if not _check_schema(connection, found):
             return
