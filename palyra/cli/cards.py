@@ -13,6 +13,7 @@ from palyra.core.tape import events as ev
 from palyra.core.text.visible import describe_call, visible
 
 OUTPUT_CHARS = 80
+AROUND = 5  # the mark, blanks, and the last column, which makes some terminals wrap
 
 # Events that have a line of their own in a conversation; calls have cards.
 TOLD = (
@@ -31,8 +32,9 @@ TOLD = (
 
 @dataclass(slots=True)
 class Cards:
-    """Open calls of one run, by call id."""
+    """Open calls of one run, by call id; a line has at most `width` characters, or any number with 0."""
 
+    width: int = 0
     _open: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -62,5 +64,8 @@ class Cards:
                 return narrate(item) if is_partial or isinstance(item.event, TOLD) else None
 
     def _close(self, call_id: str, mark: str, text: str, colour: str) -> EventLine:
-        call = self._open.pop(call_id, call_id)
-        return EventLine(mark, f"{call}  {visible(text)}", colour)
+        call, outcome = self._open.pop(call_id, call_id), visible(text)
+        if self.width and len(call) + len(outcome) + AROUND > self.width:
+            outcome = one_line(outcome, max(self.width - AROUND - len(call), self.width // 2))
+            call = one_line(call, max(self.width - AROUND - len(outcome), 1))
+        return EventLine(mark, f"{call}  {outcome}", colour)

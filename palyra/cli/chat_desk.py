@@ -28,7 +28,7 @@ from palyra.cli.chat_completion import (
 )
 from palyra.cli.chat_terminal import ChatTerminal, PlainTerminal, Question, Typed
 from palyra.cli.errors import CANCELLED, DONE, INTERRUPTED, CommandFailed
-from palyra.cli.output import moves_cursor, one_line, paint, safe, say
+from palyra.cli.output import line_width, moves_cursor, one_line, paint, safe, say
 from palyra.cli.preview import find_preview, style_preview
 from palyra.cli.run_exit import RunExit
 from palyra.cli.run_options import read_image
@@ -63,6 +63,8 @@ HOW = "y = yes, n = no, and Enter"
 
 async def talk_at_terminal(conversation: Conversation, policy: ApprovePolicy) -> int:
     """Hold the conversation until the person leaves, and return the exit code."""
+    if conversation.session_id is not None:
+        await conversation.print_end()
     send, receive = trio.open_memory_channel[Typed](MAX_TYPED)
     workspace = await find_workspace(conversation.client, conversation.workspace)
     token = trio.lowlevel.current_trio_token()
@@ -89,7 +91,7 @@ async def talk_at_terminal(conversation: Conversation, policy: ApprovePolicy) ->
             terminal.close()
         nursery.cancel_scope.cancel("the person left")
     if desk.run_id is not None:
-        say(f"{desk.run_id} continues: `palyra runs wait {desk.run_id}`", dim=True)
+        say(f"{desk.run_id} continues: `palyra runs follow {desk.run_id}`", dim=True)
     if conversation.session_id is not None:
         say(f"`palyra chat --resume {conversation.session_id}` goes on with it", dim=True)
     return desk.code
@@ -320,7 +322,7 @@ class CardPrinter(RunPrinter):
 
     def __init__(self, write: Callable[[str], None]) -> None:
         super().__init__(streams=True)
-        self._cards = Cards()
+        self._cards = Cards(line_width())
         self._write = write
 
     @property

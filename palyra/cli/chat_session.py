@@ -9,9 +9,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from palyra.cli.conversation import print_exchanges, read_exchanges
 from palyra.cli.errors import CommandFailed
 from palyra.cli.last_session import get_last_session
-from palyra.cli.sessions import get_session_id
+from palyra.cli.output import say
+from palyra.cli.sessions import describe_session, get_session_id
 from palyra.core.tape import events as ev
 
 if TYPE_CHECKING:
@@ -20,6 +22,7 @@ if TYPE_CHECKING:
     from palyra.core.session.commands import Started
 
 PAGE_ROWS = 100
+SHOWN_EXCHANGES, SHOWN_LINES = 3, 12  # when a conversation goes on
 
 
 @dataclass(slots=True)
@@ -51,6 +54,17 @@ class Conversation:
         self.runs = [run.run_id for run in reversed(page.runs) if run.depth == 0]
         self.is_branching = False
         return self.session_id
+
+    async def print_end(self) -> None:
+        """Print the name of the session, its workspace and the last exchanges."""
+        assert self.session_id is not None  # noqa: S101 - `resume` has set it
+        session = await self.client.get_session(self.session_id)
+        exchanges, is_cut = await read_exchanges(self.client, self.session_id, SHOWN_EXCHANGES)
+        say(describe_session(session), bold=True)
+        if is_cut:
+            say(f"all of it: `palyra sessions show {self.session_id}`", dim=True)
+        say()
+        print_exchanges(exchanges, most_lines=SHOWN_LINES)
 
     def begin(self) -> None:
         """Start a new session with the next message."""

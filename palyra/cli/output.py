@@ -7,6 +7,7 @@ characters are therefore printed as escapes.
 """
 
 import os
+import shutil
 import sys
 import time
 import unicodedata
@@ -94,6 +95,11 @@ def uses_style(*, err: bool = False) -> bool:
 def moves_cursor(*, err: bool = False) -> bool:
     """True if the cursor can be moved on standard output, or with `err` on standard error."""
     return allows_cursor(os.environ, is_terminal=_is_terminal(err=err))
+
+
+def line_width() -> int:
+    """Return the columns of the terminal that standard output is; 0 if it is none."""
+    return shutil.get_terminal_size().columns if _is_terminal(err=False) else 0
 
 
 def _is_terminal(*, err: bool) -> bool:

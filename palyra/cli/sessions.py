@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Unpack, get_args
 import click
 
 from palyra.cli.command import confirm_loss, shared_options
+from palyra.cli.conversation import Exchange, print_exchanges, read_exchanges
 from palyra.cli.errors import CommandFailed
 from palyra.cli.listing import watchable
 from palyra.cli.names import LATEST, find_id, id_argument, is_short
@@ -80,19 +81,34 @@ def _row(session: SessionRecord) -> tuple[object, ...]:
 
 @sessions.command()
 @click.argument("name", metavar="ID | KEY")
+@click.option(
+    "--last",
+    type=click.IntRange(1, 200),
+    default=20,
+    show_default=True,
+    help="Number of exchanges, counted from the end.",
+)
 @shared_options
-def show(options: Options, name: str) -> None:
-    """Show one session and its queue."""
+def show(options: Options, name: str, last: int) -> None:
+    """Print the conversation of a session, and its queue."""
 
-    async def work(client: Client) -> tuple[SessionRecord, Queue]:
+    async def work(client: Client) -> tuple[SessionRecord, Queue, list[Exchange], bool]:
         session_id = await get_session_id(client, name, is_latest_allowed=True)
-        return await client.get_session(session_id), await client.queue(session_id)
+        session = await client.get_session(session_id)
+        exchanges, is_cut = await read_exchanges(client, session_id, last)
+        return session, await client.queue(session_id), exchanges, is_cut
 
-    session, queue = talk(options, work)
+    session, queue, exchanges, is_cut = talk(options, work)
     if options.as_json:
-        print_json({"session": session, "queue": queue})
+        print_json({"session": session, "queue": queue, "exchanges": exchanges})
         return
-    print_table(_COLUMNS, [_row(session)], empty="")
+    say(describe_session(session), bold=True)
+    whose = f"{session.session_id} of {session.principal}"
+    say(f"{whose}, updated {age(session.updated_ms)} ago", dim=True)
+    say()
+    if is_cut:
+        say(f"earlier exchanges are left out: --last {2 * last}", dim=True)
+    print_exchanges(exchanges)
     _print_queue(queue)
     if session.purge is not None:
         state = age(session.purge.done_ms) if session.purge.done_ms else "not complete yet"
@@ -241,6 +257,13 @@ def restore(
         say(f"{document} {'would have' if dry_run else 'has'} the entries of version {version}")
 
 
+def describe_session(session: SessionRecord) -> str:
+    """Name a session and its workspace for a person: by its key, or else by its id."""
+    archived = "" if session.archived_ms is None else ", archived"
+    name = visible(session.key or session.session_id)
+    return f"{name} in workspace {visible(session.workspace)}{archived}"
+
+
 async def get_session_id(client: Client, name: str, *, is_latest_allowed: bool = False) -> str:
     """Return the id of the session with the id, the key or the short name `name`.
 
@@ -278,7 +301,8 @@ def _print_queue(queue: Queue) -> None:
     say(f"{state}{queue.mode}, {queue.messages} of {pluralize(queue.cap, 'message')} waiting")
     rows = [("active", queue.active)] if queue.active else []
     rows += [(str(place), run_id) for place, run_id in enumerate(queue.waiting, 1)]
-    print_table(("PLACE", "RUN"), rows, empty="nothing is active, nothing waits")
+    if rows:
+        print_table(("PLACE", "RUN"), rows, empty="")
 
 
 @sessions.command()

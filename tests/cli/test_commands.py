@@ -496,6 +496,7 @@ async def test_session_shows_its_queue() -> None:
     async with fake_daemon() as daemon:
         daemon.reply_with("session.get", SESSION_RECORD)
         daemon.reply_with("session.queue", QUEUE)
+        daemon.reply_with("run.list", {"runs": []})
         shown = await palyra("sessions", "show", SESSION, url=daemon.url)
     assert "run_waiting" in shown.out
     assert "followup, 2 of 20 messages waiting" in shown.out

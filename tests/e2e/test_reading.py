@@ -115,3 +115,70 @@ async def test_follower_of_a_running_turn_prints_it_once(tmp_path: Path) -> None
         async with at_terminal(daemon, "runs", "follow", started.run_id) as (person, _process):
             screen = await person.see("done: answered")
     assert [1] * len(lines) == [screen.count(line) for line in lines], screen
+
+
+async def test_conversation_is_read_afterwards(tmp_path: Path) -> None:
+    """`sessions show` prints who said what, each call with its outcome, and the answers, in order."""
+    denied = '/call write_file {"path": "a.txt", "content": "x"}\n/then\n/say not allowed'
+    async with real_daemon(tmp_path) as daemon, connect(home=daemon.home) as client:
+        await answer(client, "/say one", key="news")
+        await answer(client, "/call list_dir {}\n/then\n/say \x1b]0;two\x07", key="news")
+        last = await client.start_run(denied, session_key="news", approval_mode="deny")
+        await client.wait_run(last.run_id)
+        whole = await palyra("sessions", "show", "news", home=daemon.home)
+        end = await palyra("sessions", "show", "news", "--last", "1", home=daemon.home)
+        read = await palyra("sessions", "show", "news", "--json", home=daemon.home)
+        await client.purge_session(last.session_id)
+        gone = await palyra("sessions", "show", last.session_id, home=daemon.home)
+    places = [
+        whole.out.rfind(text)
+        for text in (
+            "» operator: /say one\n\none\n",
+            "✓ list_dir()",
+            "two",
+            "✗ write_file(",
+            "not allowed\n",
+        )
+    ]
+    assert -1 not in places, whole.out
+    assert sorted(places) == places
+    assert "\x1b" not in whole.out
+    assert (False, True) == ("/say one" in end.out, "earlier exchanges are left out" in end.out)
+    kinds = [[each["kind"] for each in found["entries"]] for found in read.json["exchanges"]]
+    assert [
+        ["message", "answer"],
+        ["message", "call", "answer"],
+        ["message", "call", "answer"],
+    ] == kinds
+    assert ("[purged" in gone.out, "not allowed" in gone.out) == (True, False)
+
+
+async def test_open_question_is_shown_in_the_conversation(tmp_path: Path) -> None:
+    """A run that waits says for what, with the commands that answer and follow it."""
+    async with real_daemon(tmp_path) as daemon, connect(home=daemon.home) as client:
+        started = await client.start_run('/call write_file {"path": "a.txt", "content": "x"}')
+        await client.wait_run(started.run_id, until="attention")
+        await client.steer(started.run_id, "rather not")
+        shown = await palyra("sessions", "show", started.session_id, home=daemon.home)
+        await client.cancel(started.run_id)
+    assert "waits for a person, `palyra approvals show apr_" in shown.out
+    assert "» operator (while it worked): rather not" in shown.out
+    assert f"palyra runs follow {started.run_id}" in shown.out
+
+
+async def test_resumed_chat_begins_with_the_conversation(tmp_path: Path) -> None:
+    """`chat --resume` and `--continue` print name, workspace and the last exchanges before the prompt."""
+    long = "\n".join(f"/say line {number}." for number in range(40))
+    async with real_daemon(tmp_path) as daemon, connect(home=daemon.home) as client:
+        await answer(client, "/say an old answer", key="parser")
+        for _ in range(2):
+            await answer(client, long, key="parser")
+        await answer(client, "/say The bug is in the parser.", key="parser")
+        for options in (("--resume", "parser"), ("--continue",)):
+            async with at_terminal(daemon, "chat", *options) as (person, _process):
+                screen = await person.see("idle")
+                person.type("\x04")
+            assert "parser in workspace default" in screen
+            assert "The bug is in the parser." in screen
+            assert ("an old answer" in screen, "line 39." in screen) == (False, False)
+            assert "has all of it" in screen
