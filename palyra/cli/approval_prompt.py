@@ -134,7 +134,7 @@ class ApprovalPrompt:
                 raise CommandFailed(
                     f"{visible(asked.summary)} waits for a person, and this command has no terminal",
                     f"answer with `palyra approvals allow {asked.approval_id}` (or deny), then "
-                    "`palyra runs wait`; or choose --approve ask, deny or TOOL",
+                    "`palyra runs follow`; or choose --approve ask, deny or TOOL",
                     code=WAITING,
                 )
 

@@ -29,7 +29,7 @@ EntryKind = Literal["message", "steering", "text", "call", "note", "answer"]
 _COLOURS = {"✓": "green", "✗": "red", "■": "red", "?": "magenta", "!": "yellow"}
 
 
-class Entry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ExchangeEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One thing that was said or done; `text` of a call is the call and its outcome."""
 
     kind: EntryKind
@@ -45,7 +45,7 @@ class Exchange(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str
     phase: str
     created_ms: int
-    entries: list[Entry]
+    entries: list[ExchangeEntry]
 
 
 async def read_exchanges(client: Client, session_id: str, last: int) -> tuple[list[Exchange], bool]:
@@ -66,45 +66,49 @@ async def _read_exchange(client: Client, run: RunView) -> Exchange:
     if not run.is_terminal:
         at_ms = entries[-1].at_ms if entries else run.created_ms
         text = f"{run.phase.replace('_', ' ')}: `palyra runs follow {run.run_id}` shows it live"
-        entries.append(Entry(kind="note", at_ms=at_ms, text=text, mark="·"))
+        entries.append(ExchangeEntry(kind="note", at_ms=at_ms, text=text, mark="·"))
     return Exchange(run_id=run.run_id, phase=run.phase, created_ms=run.created_ms, entries=entries)
 
 
-def fold_entries(items: Sequence[TapeEvent]) -> Iterator[Entry]:
+def fold_entries(items: Sequence[TapeEvent]) -> Iterator[ExchangeEntry]:
     """Yield what a person wants to read of a run's events; purged content is one note."""
     cards, is_purged = Cards(line_width()), False
     for item in items:
         at_ms = item.at_ms
         match item.event:
             case ev.MessageReceived() as received:
-                yield Entry(kind="message", at_ms=at_ms, text=_words_of(received), by=received.by)
+                yield ExchangeEntry(
+                    kind="message", at_ms=at_ms, text=_words_of(received), by=received.by
+                )
             case ev.SteerReceived(text=text, by=by):
-                yield Entry(kind="steering", at_ms=at_ms, text=text, by=by)
+                yield ExchangeEntry(kind="steering", at_ms=at_ms, text=text, by=by)
             case ev.TurnCompleted(text=text, calls=calls) if calls and text.strip():
-                yield Entry(kind="text", at_ms=at_ms, text=text)
+                yield ExchangeEntry(kind="text", at_ms=at_ms, text=text)
             case ev.MessageCompleted() as answer:
                 yield from _answer(answer, at_ms)
             case ev.ConversationInherited() | ev.CompactionApplied():
-                yield Entry(kind="note", at_ms=at_ms, text=narrate(item).text, mark="·")
+                yield ExchangeEntry(kind="note", at_ms=at_ms, text=narrate(item).text, mark="·")
             case None if not is_purged and read_tombstone(item.data) is not None:
                 is_purged = True
-                yield Entry(kind="note", at_ms=at_ms, text=narrate(item).text, mark="·")
+                yield ExchangeEntry(kind="note", at_ms=at_ms, text=narrate(item).text, mark="·")
             case _:
                 line = cards.take(item)
                 if line is not None:
                     is_call = isinstance(item.event, _CALLS)
                     kind: EntryKind = "call" if is_call else "note"
-                    yield Entry(kind=kind, at_ms=at_ms, text=line.text, mark=line.mark)
+                    yield ExchangeEntry(kind=kind, at_ms=at_ms, text=line.text, mark=line.mark)
     yield from _open_questions(items)
 
 
-def _open_questions(items: Iterable[TapeEvent]) -> Iterator[Entry]:
-    found: dict[str, Entry] = {}
+def _open_questions(items: Iterable[TapeEvent]) -> Iterator[ExchangeEntry]:
+    found: dict[str, ExchangeEntry] = {}
     for item in items:
         match item.event:
             case ev.ApprovalRequested(approval_id=approval_id, summary=summary):
                 text = f"waits for a person, `palyra approvals show {approval_id}`: {summary}"
-                found[approval_id] = Entry(kind="note", at_ms=item.at_ms, text=text, mark="?")
+                found[approval_id] = ExchangeEntry(
+                    kind="note", at_ms=item.at_ms, text=text, mark="?"
+                )
             case ev.ApprovalResolved(approval_id=approval_id):
                 found.pop(approval_id, None)
             case ev.RunCancelled() | ev.RunFailed() | ev.RunDone():
@@ -117,12 +121,12 @@ def _open_questions(items: Iterable[TapeEvent]) -> Iterator[Entry]:
 _CALLS = (ev.ToolCompleted, ev.ToolRejected, ev.ToolDecided)
 
 
-def _answer(event: ev.MessageCompleted, at_ms: int) -> Iterator[Entry]:
+def _answer(event: ev.MessageCompleted, at_ms: int) -> Iterator[ExchangeEntry]:
     if event.text.strip():
-        yield Entry(kind="answer", at_ms=at_ms, text=event.text)
+        yield ExchangeEntry(kind="answer", at_ms=at_ms, text=event.text)
     for call in event.calls:  # of the caller's own tools
         text = describe_call(call.tool, call.arguments)
-        yield Entry(kind="call", at_ms=at_ms, text=text, mark="→")
+        yield ExchangeEntry(kind="call", at_ms=at_ms, text=text, mark="→")
 
 
 def _words_of(event: ev.MessageReceived) -> str:
@@ -145,7 +149,7 @@ def print_exchanges(exchanges: Iterable[Exchange], *, most_lines: int | None = N
         say()
 
 
-def _print_entry(entry: Entry, run_id: str, most_lines: int | None) -> None:
+def _print_entry(entry: ExchangeEntry, run_id: str, most_lines: int | None) -> None:
     if entry.kind in {"call", "note"}:
         text = one_line(entry.text, 400)
         say(f"{entry.mark} {text}", fg=_COLOURS.get(entry.mark))

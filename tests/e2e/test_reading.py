@@ -182,3 +182,15 @@ async def test_resumed_chat_begins_with_the_conversation(tmp_path: Path) -> None
             assert "The bug is in the parser." in screen
             assert ("an old answer" in screen, "line 39." in screen) == (False, False)
             assert "has all of it" in screen
+
+
+async def test_answer_of_a_task_is_read_in_its_session(tmp_path: Path) -> None:
+    """What a prompt in the background answered is printed by `sessions show` with the key of its session."""
+    work = {"text": "/say Five lines.", "session_key": "news", "approval_mode": "deny"}
+    async with real_daemon(tmp_path) as daemon, connect(home=daemon.home) as client:
+        async with client.notices() as notices:
+            task = await client.submit_task("prompt", work)
+            while (await client.get_task(task.task_id)).state in {"queued", "running"}:
+                await anext(notices)
+        shown = await palyra("sessions", "show", "news", home=daemon.home)
+    assert "/say Five lines.\n\nFive lines.\n" in shown.out
