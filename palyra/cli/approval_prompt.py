@@ -19,8 +19,8 @@ import trio
 
 from palyra.cli.approve_policy import ApprovePolicy, Disposition
 from palyra.cli.errors import WAITING, CommandFailed
-from palyra.cli.output import say, without_empty
-from palyra.cli.preview import beyond_files, find_preview, print_preview
+from palyra.cli.output import say
+from palyra.cli.preview import beyond_files, describe_conditions, find_preview, print_preview
 from palyra.client import Client, Subscription, TapeEvent, wait_any
 from palyra.client.approvals import AnswerOptions
 from palyra.core.journal.records import ApprovalScope
@@ -157,13 +157,11 @@ class ApprovalPrompt:
         else:
             print_preview(preview, err=True)
             inspection = beyond_files(inspection, preview)
-        state = without_empty(inspection)
-        if state:
-            say("  current state that must be unchanged when the call runs:", err=True)
-            _show_json(state)
         if asked.covers:
             count = len(asked.covers)
             say(f"  the answer applies to {count} identical calls of this turn", err=True)
+        if conditions := describe_conditions(inspection):
+            say(f"  {conditions}", err=True, dim=True)
         say(f"  digest {asked.digest[:DIGEST_CHARS]}…", err=True)
         _print_question(asked)
 

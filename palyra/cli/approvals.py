@@ -10,7 +10,7 @@ from palyra.cli.errors import FAILED, CommandFailed
 from palyra.cli.listing import watchable
 from palyra.cli.names import id_argument
 from palyra.cli.output import age, due, print_json, print_table, say, without_empty
-from palyra.cli.preview import beyond_files, find_preview, print_preview
+from palyra.cli.preview import beyond_files, describe_conditions, find_preview, print_preview
 from palyra.cli.talk import Options, talk
 from palyra.client import Client
 from palyra.core.journal.records import (
@@ -79,11 +79,13 @@ def _row(approval: ApprovalRecord) -> tuple[object, ...]:
 @approvals.command()
 @id_argument("approval_id")
 @click.option("--all", "everything", is_flag=True, help="Show every line of the preview.")
-@click.option("--raw", is_flag=True, help="Show the exact arguments as JSON as well.")
+@click.option(
+    "--raw", is_flag=True, help="Show the exact arguments and conditions as JSON as well."
+)
 @click.option("--reach", is_flag=True, help="Show what a wider answer would have decided lately.")
 @shared_options
 def show(options: Options, approval_id: str, *, everything: bool, raw: bool, reach: bool) -> None:
-    """Show one approval: the changes of files, the words of a command, the request.
+    """Show one approval: first the changes, the words of a command or the request, last the conditions.
 
     With --json the record, and with --reach or --all the answers of these methods.
     """
@@ -100,14 +102,17 @@ def show(options: Options, approval_id: str, *, everything: bool, raw: bool, rea
     if options.as_json:
         print_json({"approval": approval, "preview": preview, "reach": reached})
         return
-    if not isinstance(preview, str) and not raw:
-        met = beyond_files(approval.inspection, preview)
-        approval = msgspec.structs.replace(approval, inspection=met)
-    print_approval(approval, raw=raw or isinstance(preview, str))
     if isinstance(preview, str):
         say(f"no preview: {preview}", fg="yellow")
     else:
         print_preview(preview)
+        if not raw:
+            met = beyond_files(approval.inspection, preview)
+            approval = msgspec.structs.replace(approval, inspection=met)
+    if raw or isinstance(preview, str):
+        say("exact arguments:", bold=True)
+        say(show_json(msgspec.json.decode(approval.arguments)))
+    print_approval(approval, raw=raw)
     if reached is not None:
         _print_reach(reached)
 
@@ -253,9 +258,10 @@ async def _get_matching(client: Client, approval_id: str, digest: str | None) ->
     return approval
 
 
-def print_approval(approval: ApprovalRecord, *, raw: bool = True) -> None:
-    """Print the facts for the decision, with invisible characters escaped; `raw` adds the arguments."""
+def print_approval(approval: ApprovalRecord, *, raw: bool) -> None:
+    """Print the facts for the decision, with invisible characters escaped; `raw`: conditions as JSON."""
     rows = [
+        ("summary", visible(approval.summary)),
         ("approval", approval.approval_id),
         ("run", approval.run_id),
         ("state", approval.state),
@@ -263,7 +269,6 @@ def print_approval(approval: ApprovalRecord, *, raw: bool = True) -> None:
         ("tool", visible(approval.tool)),
         ("risk", approval.risk),
         ("workspace", approval.workspace),
-        ("summary", visible(approval.summary)),
         ("why asked", visible(approval.policy_reason)),
         ("digest", approval.digest),
         ("scopes", ", ".join(approval.scopes)),
@@ -271,13 +276,12 @@ def print_approval(approval: ApprovalRecord, *, raw: bool = True) -> None:
         *_wider(approval),
     ]
     print_table(("WHAT", "VALUE"), rows, empty="")
-    if raw:
-        say("exact arguments:", bold=True)
-        say(show_json(msgspec.json.decode(approval.arguments)))
     met = without_empty(approval.inspection)
-    if met:
+    if raw and met:
         say("current state that must be unchanged when the call runs:", bold=True)
         say(show_json(met))
+    elif conditions := describe_conditions(approval.inspection):
+        say(conditions, dim=True)
 
 
 def _wider(approval: ApprovalRecord) -> list[tuple[str, str]]:

@@ -12,6 +12,7 @@ from palyra.cli.output import paint, write
 from palyra.client import Client
 from palyra.core.preview.blocks import Block, FileBlock, Preview
 from palyra.core.preview.text import Line, Style, render_blocks, render_preview
+from palyra.core.text.visible import visible
 from palyra.errors import PalyraError
 
 _COLOURS: dict[Style, Look] = {
@@ -23,6 +24,9 @@ _COLOURS: dict[Style, Look] = {
     "added_word": {"fg": "green", "bold": True, "reverse": True},
     "warning": {"fg": "yellow"},
 }
+
+_COMMON_VARIABLES = frozenset({"HOME", "LANG", "PATH", "TERM", "TMPDIR"})
+_OPERANDS_SHOWN = 3
 
 
 def print_preview(preview: Preview, *, err: bool = False) -> None:
@@ -71,3 +75,23 @@ def beyond_files(inspection: Mapping[str, Any] | None, preview: Preview) -> dict
     if any(isinstance(block, FileBlock) for block in preview.blocks):
         found["operands"] = {}
     return found
+
+
+def describe_conditions(inspection: Mapping[str, Any] | None) -> str:
+    """Return in one line what must be unchanged when the call runs; "" for nothing.
+
+    Variables that every program has, and the layers of the sandbox, are left out.
+    """
+    found = inspection or {}
+    parts = []
+    if found.get("binary"):
+        parts.append(f"runs {found['binary']} in {found.get('cwd', '')}")
+    parts += (found.get("profile") or "").split("; ")[1:]
+    if names := sorted(set(found.get("environment") or {}) - _COMMON_VARIABLES):
+        parts.append(f"with {', '.join(names)} set")
+    operands = found.get("operands") or {}
+    for path, digest in list(operands.items())[:_OPERANDS_SHOWN]:
+        parts.append(f"{path} as it is ({digest[:12]})")
+    if len(operands) > _OPERANDS_SHOWN:
+        parts.append(f"{len(operands) - _OPERANDS_SHOWN} more files as they are")
+    return visible(", ".join(parts))

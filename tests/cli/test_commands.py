@@ -330,6 +330,27 @@ async def test_approval_shows_inspection_key_and_duplicates() -> None:
     assert "2 identical calls" in shown.out
 
 
+async def test_conditions_of_an_approval_are_one_line_at_the_end() -> None:
+    """Program, folder, jail, variables of one's own and three files; --raw has everything."""
+    known = {"HOME": "/h", "LANG": "C", "PATH": "/usr/bin", "TERM": "dumb"}
+    seen = {
+        "binary": "/usr/bin/dash", "cwd": "/home/me/infl", "environment": {**known, "CI": "1"},
+        "operands": {f"{name}.sh": "ab" * 32 for name in "abcde"},
+        "profile": "bubblewrap, seccomp; workspace writable; no network",
+    }  # fmt: skip
+    async with fake_daemon() as daemon:
+        daemon.reply_with("approval.get", {**APPROVAL, "inspection": seen})
+        shown = await palyra("approvals", "show", "apr_1", url=daemon.url)
+        raw = await palyra("approvals", "show", "apr_1", "--raw", url=daemon.url)
+    digest = "(abababababab)"
+    assert (
+        "runs /usr/bin/dash in /home/me/infl, workspace writable, no network, with CI set, "
+        f"a.sh as it is {digest}, b.sh as it is {digest}, c.sh as it is {digest}, 2 more files as they are"
+    ) == shown.out.splitlines()[-1]
+    assert "TERM" not in shown.out
+    assert '"TERM": "dumb"' in raw.out
+
+
 async def test_an_empty_inspection_is_not_shown() -> None:
     """For a tool that runs no program, nothing about programs is shown."""
     seen = {"binary": "", "cwd": "", "environment": {}, "operands": {"a.txt": "ab"}, "profile": ""}
