@@ -19,7 +19,7 @@ REMEDIES = {
     "rustc for WASM": "apt install rustc libstd-rust-dev-wasm32 lld",
     "asc": "npm install --global assemblyscript",
     "mock-ai-api": "`make test` installs it into .venv/mock",
-    "mcp": "pip install 'palyra[mcp]'",
+    "mcp": ".venv/bin/pip install '.[mcp]'",
     "systemd-analyze": "apt install systemd",
     "tsc": "npm install --global typescript",
     "node": "apt install nodejs (version 22 or newer)",

@@ -449,6 +449,8 @@ def _remedy(problem: str) -> str:
         return INSTALL_BUBBLEWRAP
     if NO_JAIL in problem and any(cause in problem for cause in NO_NAMESPACES):
         return ALLOW_NAMESPACES if problem.startswith("level B") else ALLOW_OR_LOWER
+    if problem.startswith("MCP server ") and ": the package mcp is missing: " in problem:
+        return problem.partition(": the package mcp is missing: ")[2]
     return next((remedy for start, remedy in PROBLEM_REMEDIES if problem.startswith(start)), "")
 
 

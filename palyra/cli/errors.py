@@ -16,6 +16,7 @@ from typing import IO, Any
 
 import click
 import msgspec
+from click.exceptions import NoArgsIsHelpError
 
 from palyra import errors
 from palyra.cli.output import say
@@ -254,8 +255,11 @@ def print_error(error: click.ClickException, *, as_json: bool) -> None:
     with suppress(OSError):  # standard error is closed
         if as_json:
             say(msgspec.json.encode({"error": _problem(error)}).decode(), err=True)
-        else:
+        elif isinstance(error, CommandFailed | NoArgsIsHelpError):
             error.show()
+        else:
+            problem = _problem(error)
+            CommandFailed(problem.message, problem.remedy).show()
 
 
 def _problem(error: click.ClickException) -> Problem:

@@ -6,6 +6,7 @@ loaded like the daemon will load it; until then nothing is changed.
 """
 
 import difflib
+import re
 import sys
 from functools import partial
 from pathlib import Path
@@ -31,6 +32,7 @@ from palyra.models.table import known_at
 if TYPE_CHECKING:
     from palyra.core.model.messages import ModelTurn
 
+_NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 REMEDIES = {
     "key": "check the key and its account, then run the command again",
     "network": "check the network and --base-url; a local server must be running",
@@ -78,7 +80,7 @@ def _complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> 
 
 
 @click.command()
-@click.argument("provider", shell_complete=_complete)
+@click.argument("provider", default="", shell_complete=_complete)
 @click.option(
     "--key", help="Reference to the key: env:NAME, vault:NAME, file:PATH, keyring:S/NAME."
 )
@@ -142,6 +144,7 @@ def _load(options: Options, file: Path | None) -> Config:
 
 def _ask(config: Config, name: str, answers: _Answers) -> _Wanted:
     """Return the provider to configure.  Raises InvalidParams for an answer that is missing."""
+    _check_name(name)
     preset = _preset_of(name, answers)
     before = next((each for each in config.models.providers if each.name == name), None)
     found = before or ModelProvider(name=name)
@@ -156,6 +159,20 @@ def _ask(config: Config, name: str, answers: _Answers) -> _Wanted:
         raise InvalidParams(f"{model!r} is no name of a model", field="model")
     models = tuple(dict.fromkeys([*found.models, model]))
     return _Wanted(msgspec.structs.replace(found, key=reference, models=models), model, False)  # noqa: FBT003 - decided later
+
+
+def _check_name(name: str) -> None:
+    """Raise InvalidParams for a name that is missing, or could not stand before a model's name."""
+    if name and not _NAME.fullmatch(name):
+        raise InvalidParams(
+            f"{name!r} is no name of a provider: lowercase letters, digits, - and _",
+            field="provider",
+        )
+    if not name:
+        raise InvalidParams(
+            f"name a provider: {', '.join(PRESETS)}, or a name of your own with --base-url",
+            field="provider",
+        )
 
 
 def _preset_of(name: str, answers: _Answers) -> Preset:

@@ -42,7 +42,7 @@ def parse_budget(amounts: tuple[str, ...], timeout_ms: int | None) -> Budget:
         found[metric] = amount
     if timeout_ms is not None:
         if not 0 < timeout_ms <= WEEK_MS:
-            raise click.BadParameter("a run may take 1s to 7d", param_hint="--timeout")
+            raise click.BadParameter("a run may take 1s to 7d", param_hint=["--timeout"])
         found["wall_ms"] = timeout_ms
     return Budget(**found)
 

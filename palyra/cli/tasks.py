@@ -79,9 +79,9 @@ def _payload(given: dict[str, Any]) -> dict[str, Any]:
     try:
         payload = {} if text is None else json.loads(text)
     except json.JSONDecodeError as error:
-        raise click.BadParameter(f"it is not JSON: {error}", param_hint="--payload") from None
+        raise click.BadParameter(f"it is not JSON: {error}", param_hint=["--payload"]) from None
     if not isinstance(payload, dict):
-        raise click.BadParameter("write a JSON object", param_hint="--payload")
+        raise click.BadParameter("write a JSON object", param_hint=["--payload"])
     for name in ("text", "agent", "session_key", "workspace", "approval_mode"):
         value = given.pop(name)
         if value is not None:

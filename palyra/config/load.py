@@ -288,7 +288,8 @@ def _checked(given: _Given) -> object:
     name = f"{given.section}.{given.key}"
     if given.key not in hints:
         raise InvalidParams(
-            f"{given.origin}: there is no key {name}{_suggest(given.key, hints)}", field=name
+            f"{given.origin}: there is no key {name}{_suggest(given.key, hints, given.section)}",
+            field=name,
         )
     hint, value, is_text = hints[given.key], given.value, given.is_text
     if is_text and _is_list(hint):
@@ -375,9 +376,13 @@ def _shown(value: object) -> str:
     return f" = {text}" if len(text) <= _SHOWN_CHARS else f" = {text[:_SHOWN_CHARS]}…"
 
 
-def _suggest(name: str, known: Mapping[str, object]) -> str:
+def _suggest(name: str, known: Mapping[str, object], section: str = "") -> str:
     near = get_close_matches(name, known, n=1)
-    return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}"
+    return (
+        f"; did you mean {section}{'.' * bool(section)}{near[0]}?"
+        if near
+        else f"; there are {', '.join(known)}"
+    )
 
 
 def _type_of(hint: object) -> inspect.Type:

@@ -203,6 +203,11 @@ class _Provider:
         preset = PRESETS.get(given.name, Preset(""))
         self._base_url = _address(given, preset)
         if not self._base_url.startswith(("http://", "https://")):
+            if given.base_url:
+                raise _refused(
+                    f"the base_url of {given.name!r} is {given.base_url!r}, which does not begin with "
+                    f"http:// or https://: write http://{given.base_url.rpartition('://')[2]}"
+                )
             known = ", ".join(name for name, each in PRESETS.items() if each.base_url)
             raise _refused(f"{given.name!r} needs a base_url; these need none: {known}")
         parts = urlsplit(self._base_url)

@@ -158,4 +158,16 @@ def test_wrong_usage_for_programs(arguments: tuple[str, ...], field: str) -> Non
 def test_a_text_may_look_like_the_option() -> None:
     """A text after -- is not an option."""
     ended = CliRunner().invoke(cli, ["runs", "list", "--limit", "0", "--", "--json"])
-    assert (2, True) == (ended.exit_code, ended.stderr.startswith("Usage:"))
+    assert (2, True) == (ended.exit_code, ended.stderr.startswith("error: "))
+
+
+@pytest.mark.parametrize("arguments", [("runs", "list", "--loud"), ("runs", "show"), ("rnus",),
+                                       ("runs", "list", "--limit", "x")])  # fmt: skip
+def test_wrong_usage_has_the_form_of_all_errors(arguments: tuple[str, ...]) -> None:
+    """One line with the error, one with the remedy, which names the command's own help."""
+    ended = CliRunner().invoke(cli, arguments)
+    error, remedy = ended.stderr.splitlines()
+    assert (2, True, True) == (
+        ended.exit_code, error.startswith("error: "), remedy.startswith("remedy: `")
+    )  # fmt: skip
+    assert "--help` shows the usage" in remedy

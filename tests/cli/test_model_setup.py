@@ -242,3 +242,34 @@ async def converse(home: Path, served: Provider) -> bytes:
     os.close(theirs)
     os.close(ours)
     return shown
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ((), "name a provider: openai, "),
+        (("Ours!", "--base-url", "http://127.0.0.1:1/v1"), "'Ours!' is no name of a provider"),
+        (("a/b", "--base-url", "http://127.0.0.1:1/v1"), "'a/b' is no name of a provider"),
+        (("ours", "--base-url", "127.0.0.1:8911/v1"), "write http://127.0.0.1:8911/v1"),
+        (("ours", "--base-url", "ftp://127.0.0.1/v1"), "write http://127.0.0.1/v1"),
+    ],
+)
+async def test_a_mistake_is_named_with_what_would_work(
+    tmp_path: Path, arguments: tuple[str, ...], said: str
+) -> None:
+    """A missing or odd name, and an address without its scheme; nothing is written."""
+    done = await palyra("models", "add", *arguments, "--yes", "--model", "m", home=tmp_path)
+    assert (2, True) == (done.code, said in done.err), done.err
+    assert not (tmp_path / "palyra.toml").exists()
+
+
+async def test_what_names_no_daemon_is_named(tmp_path: Path) -> None:
+    """A file instead of a directory, and a word instead of an address; an address is tried."""
+    file = tmp_path / "file"
+    file.touch()
+    wrong = await palyra("runs", "list", home=file)
+    assert (2, True) == (wrong.code, "is a file: name the daemon's directory" in wrong.err)
+    word = await palyra("runs", "list", "--url", "foo", home=tmp_path)
+    assert (2, True) == (word.code, "'foo' is no WebSocket address (ws://host:port" in word.err)
+    near = await palyra("config", "set", "models.defualt", "x", home=tmp_path)
+    assert (2, True) == (near.code, "did you mean models.default?" in near.err)

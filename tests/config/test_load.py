@@ -154,7 +154,10 @@ BUDGET = '[[usage.budgets]]\nid = "day"\nhard = 9\n'
     [
         ("palyra.toml: there is no section [sever]; did you mean server?", "[sever]\nport = 1"),
         ("palyra.toml: there is no section [sever]; did you mean server?", "[sever]"),
-        ("palyra.toml: there is no key server.prot; did you mean port?", "[server]\nprot = 1"),
+        (
+            "palyra.toml: there is no key server.prot; did you mean server.port?",
+            "[server]\nprot = 1",
+        ),
         ("palyra.toml: there is no key journal.x; there are synchronous", "[journal]\nx = 1"),
         ("palyra.toml: port is outside of a section", "port = 1"),
         (
@@ -227,7 +230,7 @@ def test_a_list_in_the_environment_is_divided_by_commas_or_json(text: str) -> No
             {"PALYRA_SERVER__PORT": "x"},
         ),
         (
-            "PALYRA_SERVER__PROT: there is no key server.prot; did you mean port?",
+            "PALYRA_SERVER__PROT: there is no key server.prot; did you mean server.port?",
             {"PALYRA_SERVER__PROT": "1"},
         ),
         (

@@ -86,6 +86,10 @@ def find_discovery(home: Path) -> Discovery | None:
 def get_discovery(home: Path) -> Discovery:
     """Return the running daemon of this home.  Raises Unavailable with the remedy."""
     found = find_discovery(home)
+    if found is None and home.exists() and not home.is_dir():
+        raise InvalidParams(
+            f"{home} is a file: name the daemon's directory with --home", field="home"
+        )
     if found is None:
         raise Unreachable(f"no daemon is running in {home}: start one with `palyra up`")
     if not found.is_alive:
@@ -145,7 +149,8 @@ def _websocket_url(url: str) -> str:
     scheme = {"http": "ws", "https": "wss"}.get(scheme, scheme)
     host, _, path = rest.partition("/")
     address = f"{scheme}://{host}/{path or 'v1/ws'}"
-    if scheme not in {"ws", "wss"} or not _has_host_and_port(address):
+    is_word = not separator and ":" not in host
+    if is_word or scheme not in {"ws", "wss"} or not _has_host_and_port(address):
         raise InvalidParams(f"{url!r} is no WebSocket address (ws://host:port/v1/ws)")
     return address
 

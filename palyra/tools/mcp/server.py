@@ -23,6 +23,8 @@ import math
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from functools import partial
+from importlib import invalidate_caches
+from importlib.util import find_spec
 from itertools import starmap
 from typing import Any
 
@@ -56,6 +58,11 @@ BACKOFF = Backoff(base_s=1.0, cap_s=300.0)
 START_S = 30.0  # to initialize the session and list the tools
 PING_EVERY_S, PING_S = 30.0, 10.0
 STEADY_S = 60.0  # a life of this length resets the backoff
+PACKAGE_EVERY_S = 10.0  # between two looks for the package
+NO_PACKAGE = (
+    "the package mcp is missing: `.venv/bin/pip install '.[mcp]'` in a checkout, "
+    "`pip install 'FILE.whl[mcp]'` with a wheel; it is taken up without a restart"
+)
 NOT_STARTED = "it was not started yet"
 RELIST_S = 1.0  # between two lists on notifications
 REPORTED_FAILURES = 3  # in a row; the second restart may still be a passing fault
@@ -157,6 +164,7 @@ class McpServer:
         task_status.started()
         failures = 0
         while True:
+            await self._wait_package()
             began_s = trio.current_time()
             try:
                 await self._live()
@@ -177,12 +185,21 @@ class McpServer:
             )
             await trio.sleep(delay_s)
 
+    async def _wait_package(self) -> None:
+        """Wait until the package `mcp` is installed; log once that it is not.  No retry cures that."""
+        if await self._run_blocking(_has_package):
+            return
+        self.problem, self._last_words = NO_PACKAGE, ""
+        log.warning("the package of MCP is missing", server=self.name, problem=NO_PACKAGE)
+        while not await self._run_blocking(_has_package):  # noqa: ASYNC110 - no event for it
+            await trio.sleep(PACKAGE_EVERY_S)
+
     async def _live(self) -> None:
         """Run the server once, until it fails; set `problem` to the reason."""
         try:
             import mcp  # noqa: F401, PLC0415 - two seconds, and an extra
-        except ImportError:
-            self.problem = "the package mcp is missing: install palyra[mcp]"
+        except ImportError as error:
+            self.problem = f"the package mcp cannot be imported: {error}"
             return
         self._is_gone = self._list_changed = False
         self._starts += 1
@@ -387,6 +404,12 @@ class McpServer:
             progress.close()
             self._calls -= 1
         return render(answer)
+
+
+def _has_package() -> bool:
+    """True if the package `mcp` is installed.  Blocks."""
+    invalidate_caches()
+    return find_spec("mcp") is not None
 
 
 def _described(tool: Any) -> DescribedTool:  # noqa: ANN401 - mcp's

@@ -4,17 +4,20 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import Generator
+import types
+from collections.abc import Callable, Generator
 from pathlib import Path
 
 import msgspec
 import pytest
 import trio
+from structlog.testing import capture_logs
+from trio.testing import MockClock
 
 from palyra.core.outbound import Outbound
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.tool.spec import ToolFailure
-from palyra.tools.mcp import stdio_server
+from palyra.tools.mcp import server, stdio_server
 from palyra.tools.mcp.errors import BEFORE_BYTES, KEPT_BYTES, ErrorTail
 from palyra.tools.mcp.requests import MAX_OUTPUT_CHARS
 from palyra.tools.mcp.server import NOT_STARTED
@@ -376,3 +379,33 @@ def jail(
     folders = {Path(sys.prefix), Path(sys.base_prefix), SAMPLE.parent}
     around = ServerEnvironment(folders=tuple(sorted(folders)), limits=limits or CommandLimits())
     return jailed(sandbox, StdioServer(argv, {}), around)
+
+
+async def test_a_missing_package_is_no_failure_of_a_server(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    """It is logged once and not counted as a try; the package is taken up when it appears."""
+    looks = iter([False] * 50)
+    lives: list[str] = []
+    reported: list[object] = []
+    box = Box(plain(), alarms=types.SimpleNamespace(report=reported.append))  # type: ignore[arg-type]  # the one method
+    problems: list[str] = []
+
+    async def inline(look: Callable[[], bool]) -> bool:
+        await trio.lowlevel.checkpoint()
+        problems.append(box.server.problem)
+        return look()
+
+    async def live() -> None:
+        lives.append(box.server.problem)
+        await trio.sleep_forever()
+
+    monkeypatch.setattr(server, "_has_package", lambda: next(looks, True))
+    monkeypatch.setattr(box.server, "_run_blocking", inline)
+    monkeypatch.setattr(box.server, "_live", live)
+    with capture_logs() as logged, trio.move_on_after(1_000):
+        await box.server.serve()
+    assert [server.NO_PACKAGE] == lives
+    assert "'.[mcp]'" in server.NO_PACKAGE
+    assert ([], 1) == (reported, len(logged))
+    assert 51 == len(problems)
