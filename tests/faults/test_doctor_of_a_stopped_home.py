@@ -224,6 +224,7 @@ CASES: dict[str, tuple[str, Damage]] = {
     "table dropped": ("tapes", lambda home: sql(home, "DROP TABLE memory_log")),
     "index dropped": ("tapes", lambda home: sql(home, "DROP INDEX tasks_by_start")),
     "owner deleted": ("tapes", lambda home: sql(home, "DELETE FROM owner")),
+    "owner of another id": ("tapes", lambda home: sql(home, "UPDATE owner SET id = 7")),
     # the tapes
     "event edited": ("tapes", lambda home: sql(home, "UPDATE tape SET data = CAST(replace(CAST(data AS TEXT), 'number', 'NUMBER') AS BLOB)")),
     "event deleted": ("tapes", lambda home: sql(home, "DELETE FROM tape WHERE position = 3")),
@@ -364,7 +365,9 @@ async def test_the_named_command_restores(damaged: Path, lost: str) -> None:
     assert {} == failures(Path(words[4]))
 
 
-@pytest.mark.parametrize("name", ["half a file", "text", "key a folder", "journal's id a folder"])
+@pytest.mark.parametrize(
+    "name", ["half a file", "text", "key a folder", "journal's id a folder", "owner of another id"]
+)
 def test_a_daemon_that_cannot_start_names_the_backup(home: Path, name: str) -> None:
     """One line names the newest good backup and the command that lists the damage."""
     damage = ENDS.get(name) or CASES[name][1]

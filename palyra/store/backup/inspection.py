@@ -376,7 +376,9 @@ def _check_chain(
     connection: apsw.Connection, data_dir: Path, ring: KeyRing | None, found: Inspection
 ) -> None:
     """Check owner row, chain, signed roots, and the key's journal and last clean shutdown."""
-    owner = connection.execute("SELECT journal_id, epoch, head_position, roots FROM owner").get
+    owner = connection.execute(
+        "SELECT journal_id, epoch, head_position, roots FROM owner WHERE id = 1"
+    ).get
     if owner is None:
         found.report("tapes", "the owner row is missing")
         return

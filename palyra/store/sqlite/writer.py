@@ -91,13 +91,18 @@ class JournalOwner(NamedTuple):
 
 
 def take_ownership(connection: apsw.Connection) -> JournalOwner:
-    """Raise the epoch of the owner row, which ends the right of every earlier opening to write."""
+    """Raise the epoch of the owner row, which ends the right of every earlier opening to write.
+
+    Raises apsw.CorruptError for a row of another id.
+    """
     with transaction(connection):
         connection.execute(
             "INSERT INTO owner VALUES (1, ?, 0, 0, 0, 1) ON CONFLICT (id) DO NOTHING",
             (secrets.token_hex(16),),
         )
         is_new = connection.changes() > 0
+        if connection.execute("SELECT count(*) FROM owner").get != 1:
+            raise apsw.CorruptError("the owner row is damaged")
         connection.execute("UPDATE owner SET epoch = epoch + 1")
         found = connection.execute(
             "SELECT journal_id, epoch, head_position, roots, is_clean FROM owner"
