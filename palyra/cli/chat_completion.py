@@ -76,7 +76,10 @@ async def price_references(conversation: Conversation, names: Sequence[str]) -> 
         return [""] * len(names)
     with suppress(PalyraError):
         found = await conversation.client.preview_references(
-            " ".join(whole) or "-", agent=conversation.agent, session_id=conversation.session_id
+            " ".join(whole) or "-",
+            agent=conversation.agent,
+            session_id=conversation.session_id,
+            workspace=conversation.workspace if conversation.session_id is None else None,
         )
         for each in found.references:
             text = one_line(each.error, 40) if each.error else f"{each.tokens} tokens"

@@ -43,6 +43,7 @@ from palyra.cli.slash import (
     parse_line,
 )
 from palyra.client import TapeEvent
+from palyra.core.journal.records import DEFAULT_WORKSPACE
 from palyra.core.policy.grants import describe_key
 from palyra.core.tape import events as ev
 from palyra.core.text.visible import show_json, visible
@@ -303,7 +304,7 @@ class ChatDesk:
         self.terminal.print(f"{paint(text, fg=colour)}\n")
 
     def show_status(self) -> None:
-        """Show agent, model, session and what the run does below the prompt."""
+        """Show agent, model, workspace, session and what the run does below the prompt."""
         chat = self.conversation
         state = "idle"
         if self.run_id is not None:
@@ -312,8 +313,8 @@ class ChatDesk:
         session = (chat.session_id or "new session")[-12:]
         images = f" · {len(chat.images)} images" if chat.images else ""
         self.terminal.show_status(
-            one_line(f"{chat.agent or 'default'} · {chat.model or 'default model'} · …{session}"
-                     f"{images} · {state}", 160)
+            one_line(f"{chat.agent or 'default'} · {chat.model or 'default model'} · "
+                     f"in {chat.workspace or DEFAULT_WORKSPACE} · …{session}{images} · {state}", 160)
         )  # fmt: skip
 
 

@@ -37,7 +37,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "documents",
         "List, show, sync, fill and restore MEMORY.md, PALYRA.md and USER.md.",
     ),
-    "workspaces": ("workspaces", "List the folders that sessions can work in."),
+    "workspaces": ("workspaces", "List, add and remove the folders that sessions can work in."),
     "sessions": ("sessions", "List, show, archive, reset and purge conversations."),
     "memory": ("memory", "Store, search, change and forget what runs remember."),
     "learn": ("learn", "List, accept, reject, edit and undo what runs taught."),

@@ -20,6 +20,7 @@ from palyra.cli.errors import FAILED, CommandFailed, stop_for
 from palyra.cli.output import now_ms, one_line, print_json, say
 from palyra.cli.secrets import open_resolver, read_value
 from palyra.cli.talk import Options, verdict
+from palyra.cli.workspaces import describe_restart
 from palyra.config.file import replace_text
 from palyra.config.load import Config, first_file, load, refuse_secrets
 from palyra.config.sections import ModelProvider
@@ -398,5 +399,7 @@ def _report(
         say(f"{name} is not in the table of models: its window and its price are unknown", dim=True)
     if is_written:
         say(f"{plan.path} is written; a running daemon uses it after its next start")
+        if restart := describe_restart(options):
+            say(f"a daemon is running: restart it with {restart}")
     elif plan.after == plan.before:
         say(f"{plan.path} has it already")

@@ -1,10 +1,15 @@
 """Completion of words in `palyra chat`."""
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import trio
 
-from palyra.cli.chat_completion import complete_word
+from palyra.cli.chat_completion import complete_word, price_references
+from palyra.cli.chat_session import Conversation
+from palyra.cli.talk import Options
 
 
 @pytest.fixture
@@ -48,3 +53,22 @@ def test_words_are_completed_inside_of_the_workspace(
 def test_without_a_workspace_there_are_no_names() -> None:
     """A daemon elsewhere, or a role that may not see its workspace, has no files to offer."""
     assert [] == complete_word("@file:", None)
+
+
+async def test_a_new_chat_prices_files_of_its_workspace() -> None:
+    """Until there is a session, the workspace is named; afterwards the session decides."""
+    asked: list[dict[str, Any]] = []
+
+    async def preview_references(_text: str, **options: Any) -> Any:
+        await trio.lowlevel.checkpoint()
+        asked.append(options)
+        return SimpleNamespace(references=[])
+
+    client: Any = SimpleNamespace(preview_references=preview_references)
+    chat = Conversation(client, Options(), workspace="infl")
+    await price_references(chat, ["@file:a"])
+    chat.session_id = "ses_1"
+    await price_references(chat, ["@file:a"])
+    assert [("infl", None), (None, "ses_1")] == [
+        (each["workspace"], each["session_id"]) for each in asked
+    ]

@@ -273,3 +273,33 @@ async def test_a_workspace_that_is_removed(tmp_path: Path) -> None:
             assert "not configured" in str(ended)
     assert not (site / "a.txt").exists()
     assert not (daemon.workspace / "a.txt").exists()
+
+
+async def test_a_folder_becomes_a_workspace_by_a_command(tmp_path: Path) -> None:
+    """A run outside of all workspaces says where it works; `workspaces add` is checked, and removed again."""
+    base, other = tmp_path / "base", tmp_path / "Other Folder"
+    (other / "deep").mkdir(parents=True)
+    (other / "whose.txt").write_text("other's", "utf-8")
+    with running(base) as daemon:
+        (daemon.workspace / "whose.txt").write_text("default's", "utf-8")
+        home = ("--home", str(daemon.home))
+        read = call("read_file", path="whose.txt")
+        lost = await palyra("run", read, *home, folder=other)
+        assert "default's" in lost.out
+        assert f"not a workspace of the daemon; working in {daemon.workspace} (" in lost.err
+        inside = await palyra("run", read, *home, folder=daemon.workspace)
+        assert "not a workspace" not in inside.err
+        added = await palyra("workspaces", "add", *home, folder=other)
+        assert added.code == 0, added.err
+        assert f"workspace other-folder: {other}" in added.out
+        assert f"palyra up --home {daemon.home} --workspace {daemon.workspace}" in added.out
+        for refused in (other / "deep", daemon.home, Path("/")):
+            assert (await palyra("workspaces", "add", str(refused), *home)).code != 0
+        await daemon.restart()
+        found = await palyra("run", read, *home, folder=other / "deep")
+        assert "other's" in found.out
+        assert "workspace other-folder" in found.err
+        assert (await palyra("workspaces", "remove", "none", *home)).code != 0
+        removed = await palyra("workspaces", "remove", "other-folder", *home)
+        assert removed.code == 0, removed.err
+        assert "other-folder" not in (daemon.home / "palyra.toml").read_text("utf-8")
