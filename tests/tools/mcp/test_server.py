@@ -388,7 +388,7 @@ async def test_a_missing_package_is_no_failure_of_a_server(
     looks = iter([False] * 50)
     lives: list[str] = []
     reported: list[object] = []
-    box = Box(plain(), alarms=types.SimpleNamespace(report=reported.append))  # type: ignore[arg-type]  # the one method
+    box = Box(plain(), alarms=types.SimpleNamespace(report=reported.append))
     problems: list[str] = []
 
     async def inline(look: Callable[[], bool]) -> bool:
