@@ -1046,6 +1046,7 @@ export interface SessionRecord {
   pins?: Pin[];
   purge?: SessionPurge | null;
   workspace?: string;
+  title?: string;
 }
 
 /** A pinned message or tool result: the event of the tape that brought it. */

@@ -64,7 +64,7 @@ def list_(options: Options, limit: int, cursor: str | None) -> None:
         say(f"more: --after {page.next_cursor}", dim=True)
 
 
-_COLUMNS = ("SESSION", "KEY", "WORKSPACE", "PRINCIPAL", "UPDATED", "EPOCH", "ARCHIVED")
+_COLUMNS = ("SESSION", "KEY", "WORKSPACE", "PRINCIPAL", "UPDATED", "EPOCH", "ARCHIVED", "TITLE")
 
 
 def _row(session: SessionRecord) -> tuple[object, ...]:
@@ -76,6 +76,7 @@ def _row(session: SessionRecord) -> tuple[object, ...]:
         age(session.updated_ms),
         session.epoch,
         age(session.archived_ms),
+        session.title or "-",
     )
 
 
@@ -260,7 +261,7 @@ def restore(
 def describe_session(session: SessionRecord) -> str:
     """Name a session and its workspace for a person: by its key, or else by its id."""
     archived = "" if session.archived_ms is None else ", archived"
-    name = visible(session.key or session.session_id)
+    name = visible(session.key or session.title or session.session_id)
     return f"{name} in workspace {visible(session.workspace)}{archived}"
 
 

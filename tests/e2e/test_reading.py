@@ -194,3 +194,21 @@ async def test_answer_of_a_task_is_read_in_its_session(tmp_path: Path) -> None:
                 await anext(notices)
         shown = await palyra("sessions", "show", "news", home=daemon.home)
     assert "/say Five lines.\n\nFive lines.\n" in shown.out
+
+
+async def test_session_has_the_first_words_as_title(tmp_path: Path) -> None:
+    """A session is listed with the first words of its first message, redacted and cut; a purge removes them."""
+    secret = "ghp_" + "a1B2c3D4e5F6" * 3
+    async with real_daemon(tmp_path) as daemon, connect(home=daemon.home) as client:
+        first = await client.start_run(f"/say the\n token {secret} {'and more ' * 20}")
+        await client.wait_run(first.run_id)
+        again = await client.start_run("/say later", session_id=first.session_id)
+        await client.wait_run(again.run_id)
+        title = (await client.get_session(first.session_id)).title
+        listed = await palyra("sessions", "list", home=daemon.home)
+        await client.purge_session(first.session_id)
+        purged = await client.get_session(first.session_id)
+    assert title.startswith("/say the token [")
+    assert (60, False) == (len(title), secret[:8] in title)
+    assert title in listed.out
+    assert not purged.title

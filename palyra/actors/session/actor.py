@@ -318,7 +318,8 @@ class _SessionActor:
         if message.receipt is not None:
             answer = _answer(message.command, started)
             records.append(receipt_for(message.receipt, answer, step.now_ms))
-        run.last_commit = self._write(self._listed(step.now_ms), step, records)
+        listed = queue_rules.with_title(self._listed(step.now_ms), step)
+        run.last_commit = self._write(listed, step, records)
         return Submitted(started, run.last_commit)
 
     def _steer_queued(self, message: SteerQueued) -> None:

@@ -75,7 +75,7 @@ def run_is_open(run_id: str) -> IllegalState:
 
 
 def mark_purged(record: SessionRecord, purge: SessionPurge) -> SessionRecord:
-    """Return the record with the request: archived, in a new epoch, without names and pins.
+    """Return the record with the request: archived, in a new epoch, without names, title and pins.
 
     A record with a request keeps the first one.
     """
@@ -90,6 +90,7 @@ def mark_purged(record: SessionRecord, purge: SessionPurge) -> SessionRecord:
         conversation_id=None,
         pins=(),
         waiting=(),
+        title="",
         epoch=record.epoch + 1,
         archived_ms=record.archived_ms or purge.requested_ms,
         updated_ms=purge.requested_ms,

@@ -18,7 +18,8 @@ from palyra.core.access import Caller
 from palyra.core.agent import DEFAULT_AGENT
 from palyra.core.journal.records import QueueMode, SessionRecord
 from palyra.core.model.messages import UserMessage
-from palyra.core.run.state import Run
+from palyra.core.run.state import COMPACTION, Run
+from palyra.core.run.step import Transition
 from palyra.core.session.commands import ChangeQueue, StartRun
 from palyra.core.tape import events as ev
 from palyra.core.tape.events import RunAccepted
@@ -175,6 +176,26 @@ def is_interrupt(run: Run) -> bool:
 INTERRUPTED = "interrupted by a new message"
 DROPPED = "dropped from the queue"
 RESET = "the session was reset"
+
+
+TITLE_CHARS = 60
+TITLE_READ_CHARS = 1_000  # of a message; blanks in it do not count
+
+
+def with_title(record: SessionRecord, step: Transition) -> SessionRecord:
+    """Give a session without a title the first words of a message of the step, which is redacted.
+
+    No model is asked for a title.
+    """
+    if record.title or record.purge is not None:
+        return record
+    for draft in step.drafts:
+        event = ev.decode_event(draft.kind, draft.data)
+        if isinstance(event, ev.MessageReceived) and step.run.accepted.origin != COMPACTION:
+            words = " ".join(event.text[:TITLE_READ_CHARS].split())
+            cut = words if len(words) <= TITLE_CHARS else f"{words[: TITLE_CHARS - 1]}…"
+            return msgspec.structs.replace(record, title=cut)
+    return record
 
 
 def make_acceptance(
