@@ -146,7 +146,7 @@ async def test_run_command_end_to_end(tmp_path: Path) -> None:
     async with real_daemon(tmp_path) as daemon:
         home = daemon.home
         done = await palyra("run", '/call echo {"text": "hi"}\n/then\n/say all well', home=home)
-        run_id = done.err.split()[1]
+        run_id = done.err.partition("● ")[2].split()[0]
         exported = await palyra("tape", "export", run_id, "-o", str(file), home=home)
         online = await palyra("tape", "verify", run_id, home=home)
         doctor = await palyra("doctor", home=home)

@@ -57,7 +57,7 @@ async def test_continue_goes_on_with_the_last_conversation(tmp_path: Path) -> No
         other = await client.start_run("/say two", origin="background")
         await client.wait_run(other.run_id)
         done = await palyra("run", "again", "--continue", home=daemon.home)
-        again = await client.get_run(done.err.split()[1])
+        again = await client.get_run(done.err.partition("● ")[2].split()[0])
     assert (2, 0) == (nothing.code, done.code)
     assert first.session_id == again.session_id
 
