@@ -432,7 +432,7 @@ class Daemon:
     def _is_busy(self) -> bool:
         approvals = self.services.approvals
         return any(
-            not approvals.has_open(run.run_id)
+            approvals.find_open(run.run_id) is None
             for session in self.registry.sessions.values()
             for run in session.under_way
         )

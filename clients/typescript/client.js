@@ -5,8 +5,8 @@
 //     for await (const item of run) console.log(item);
 //     await client.close();
 //
-// A lost connection is replaced.  Requests with an idempotency key are sent again on the next one;
-// others are rejected with the code `unavailable`, since they may have taken effect.  Subscriptions
+// A lost connection is replaced.  Requests with an idempotency key, and those of methods without an
+// effect, are sent again on the next one; others are rejected with the code `unavailable`, since they may have taken effect.  Subscriptions
 // go on after the last durable event, without a gap or a duplicate.  `client.d.ts` has the types.
 
 export const PROTOCOL = "palyra.v1";
@@ -16,6 +16,7 @@ const OPEN_WITHIN_MS = 10_000; // transport, hello and connect together
 const SILENT_FOR_MS = 20_000; // then the peer is asked for a sign of life
 const PONG_WITHIN_MS = 10_000;
 const BACKOFF_MS = { base: 100, cap: 5_000 };
+const MAX_READS = 5; // times that a read is sent: its reply may be what ends the connection
 const STEADY_MS = 5_000; // a connection that lasted so long resets the count of failures
 const PATIENCE_MS = 120_000; // reconnecting is given up after so long without a connection
 const RETRY_MS = 250; // before a retry, if the daemon names no time
@@ -29,6 +30,81 @@ const TERMINAL = new Set(["run.done", "run.failed", "run.cancelled"]);
 const BY_ORIGIN = globalThis.document
   ? ": if the daemon runs, its setting server.allowed_origins has to list the origin of this page"
   : "";
+
+// Methods without an effect, sent again after a lost connection.
+const READS = new Set([
+  "connect",
+  "ping",
+  "system.status",
+  "system.tree",
+  "run.get",
+  "run.list",
+  "run.wait",
+  "run.replay",
+  "run.diff",
+  "tape.read",
+  "tape.verify",
+  "tape.export",
+  "context.explain",
+  "reference.preview",
+  "approval.list",
+  "approval.get",
+  "approval.preview",
+  "approval.reach",
+  "approval.grants",
+  "artifact.read",
+  "checkpoint.list",
+  "document.list",
+  "document.get",
+  "document.history",
+  "session.get",
+  "session.list",
+  "session.checkpoints",
+  "workspace.list",
+  "agent.list",
+  "agent.get",
+  "channel.list",
+  "pairing.list",
+  "tool.list",
+  "policy.explain",
+  "policy.suggest",
+  "policy.rule_for",
+  "model.list",
+  "skill.list",
+  "skill.get",
+  "skill.audit",
+  "mcp.list",
+  "mcp.resources",
+  "mcp.prompts",
+  "token.list",
+  "usage.summary",
+  "budget.list",
+  "budget.status",
+  "incident.list",
+  "incident.get",
+  "memory.search",
+  "memory.get",
+  "memory.list",
+  "memory.history",
+  "memory.status",
+  "memory.audit",
+  "memory.export",
+  "memory.used",
+  "learning.list",
+  "learning.get",
+  "backup.verify",
+  "retention.preview",
+  "task.get",
+  "task.list",
+  "task.counts",
+  "schedule.get",
+  "schedule.list",
+  "schedule.next",
+  "config.get",
+  "secret.list",
+  "log.tail",
+  "system.describe",
+]);
 
 // Methods that take an idempotency key; one is generated if the caller gives none.
 const KEYED = new Set([
@@ -471,15 +547,15 @@ export class Client {
     await this.call("approval.resolve", { ...answer, approval_id, digest });
   }
 
-  /** Send a request on the current or the next connection; `isRepeatable` ones on every next one. */
+  /** Send a request on the current or the next connection; `isRepeatable` ones, and a few times reads, on the next. */
   async #ask(method, params, signal, isRepeatable) {
-    for (;;) {
+    for (let sent = 1; ; sent++) {
       const connection = await this.#connected(signal);
       try {
         return await connection.request(method, params, { signal });
       } catch (error) {
         if (!(error instanceof ConnectionLost)) throw error;
-        if (!isRepeatable)
+        if (!isRepeatable && !(READS.has(method) && sent < MAX_READS))
           throw unavailable(`the connection was lost during ${method}: it may or may not have been executed`);
       }
     }

@@ -225,6 +225,7 @@ export interface RunView {
   purged_ms?: number | null;
   depth?: number;
   answer?: RunAnswer | null;
+  behind?: QueuedBehind | null;
 }
 
 /** Tokens used; `source` says whether the provider counted them. */
@@ -243,6 +244,14 @@ export interface RunAnswer {
   seq: number;
   bytes: number;
   is_cut?: boolean;
+}
+
+/** What keeps a run in its session's queue. */
+export interface QueuedBehind {
+  run_id?: string | null;
+  phase?: "awaiting_approval" | "cancelled" | "done" | "failed" | "in_progress" | "queued" | "recovering" | "stranded" | null;
+  approval_id?: string | null;
+  paused?: boolean;
 }
 
 /** Filter of runs, newest first; `cursor` is the `next_cursor` of the page before. */
@@ -264,7 +273,7 @@ export interface RunList {
 /** Wait for the end of a run, or also for an approval it needs. */
 export interface RunWait {
   run_id: string;
-  until?: "attention" | "terminal";
+  until?: "attention" | "person" | "terminal";
   timeout_ms?: number;
 }
 
@@ -293,6 +302,7 @@ export interface RunWaited {
   purged_ms?: number | null;
   depth?: number;
   answer?: RunAnswer | null;
+  behind?: QueuedBehind | null;
   timed_out: boolean;
 }
 

@@ -8,7 +8,8 @@ missing one.
 import trio
 
 from palyra.actors.journal.actor import JournalHandle
-from palyra.actors.run.approval import ApprovalAnswer, OpenApprovals
+from palyra.actors.kernel.mailbox import Mailbox
+from palyra.actors.run.approval import ApprovalAnswer, Message, OpenApprovals
 from palyra.core.access import Caller
 from palyra.core.approval import ResolveApproval, recorded_outcome
 from palyra.core.journal.idempotency import IdempotencyKey
@@ -16,6 +17,8 @@ from palyra.core.journal.records import ApprovalRecord
 from palyra.core.policy.views import Resolved
 from palyra.errors import ActorGone, NotFound
 
+RECOVERED_WITHIN_S = 15.0  # after a restart, until a listed approval can take its answer
+OPEN_POLL_S = 0.1
 ANSWER_S = 30.0  # a prompt that takes longer to take a message is in trouble
 
 
@@ -32,13 +35,12 @@ class Approvals:
         """Resolve an approval and return the committed outcome; `won` if this answer decided.
 
         Raises NotFound, DigestMismatch, InvalidParams (scope), IllegalState (expired),
-        Unavailable while the run is being resumed.
+        Unavailable if the run is not resumed within RECOVERED_WITHIN_S.
         """
         caller.require("approvals:write")
         mailbox = self._open.find(command.approval_id)
         if mailbox is None:
-            record = await self.get(caller, command.approval_id)
-            mailbox = self._open.find(command.approval_id)
+            mailbox, record = await self._wait_open(caller, command.approval_id)
             if mailbox is None:
                 return recorded_outcome(record)
         try:
@@ -50,6 +52,22 @@ class Approvals:
         except ActorGone:
             return recorded_outcome(await self.get(caller, command.approval_id))
         return outcome
+
+    async def _wait_open(
+        self, caller: Caller, approval_id: str
+    ) -> tuple[Mailbox[Message] | None, ApprovalRecord]:
+        """Wait until the run that asks is recovered, or the question is resolved.
+
+        After RECOVERED_WITHIN_S the mailbox is None and the record pending.
+        """
+        until_s = trio.current_time() + RECOVERED_WITHIN_S
+        while True:
+            record = await self.get(caller, approval_id)
+            mailbox = self._open.find(approval_id)
+            is_late = trio.current_time() >= until_s
+            if mailbox is not None or record.state != "pending" or is_late:
+                return mailbox, record
+            await trio.sleep(OPEN_POLL_S)
 
     async def get(self, caller: Caller, approval_id: str) -> ApprovalRecord:
         """Return one approval.  Raises NotFound, also for one of another principal."""

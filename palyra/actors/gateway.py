@@ -50,6 +50,7 @@ from palyra.core.session.commands import (
     Cancelled,
     Forked,
     InheritedConversation,
+    QueuedBehind,
     RunView,
     SessionCompacted,
     Started,
@@ -79,10 +80,11 @@ from palyra.services.session_checkpoints import ForkMark, find_mark
 
 log = structlog.get_logger("palyra.run")
 RECOVERING_POLL_S = 0.05
+QUEUE_POLL_S = 0.1  # between looks at the run that a queued one waits for
 WRITABLE_POLL_S = 0.25  # between checks that the journal takes writes
 MAX_BACKLOG_ROWS = 50_000  # about a second of the journal's work; beyond it new runs are refused
 PAGE_ROWS = 1_000
-Until = Literal["terminal", "attention"]
+Until = Literal["terminal", "attention", "person"]
 
 
 class Gateway:
@@ -403,12 +405,35 @@ class Gateway:
         return self._view(await self._get_record(caller, run_id)), scope.cancelled_caught
 
     async def _wait(self, caller: Caller, run_id: str, until: Until) -> None:
-        """Wait until the run has ended or, for `attention`, waits for a person."""
+        """Wait until the run has ended or needs a person; for `person` its queue may need one too."""
         approvals = self._services.approvals
         while (run := await self.find_open(caller, run_id)) is not None:
-            if until == "attention" and approvals.has_open(run_id):
+            behind = self._find_behind(run) if until == "person" else None
+            if until != "terminal" and approvals.find_open(run_id) is not None:
                 return
-            await run.wait_change()
+            if behind is None:
+                await run.wait_change()
+            elif behind.needs_person:
+                return
+            else:
+                with trio.move_on_after(QUEUE_POLL_S):  # a change of the queue is none of the run
+                    await run.wait_change()
+
+    def _find_behind(self, run: RunHandle) -> QueuedBehind | None:
+        """Return what keeps the run in its session's queue; None for a run outside of it."""
+        registry = self._services.registry
+        session = registry.sessions.get(run.run.accepted.session_id)
+        if session is None or run not in session.waiting:
+            return None
+        active = session.active
+        if active is None:
+            return QueuedBehind(paused=session.is_paused)
+        return QueuedBehind(
+            run_id=active.run_id,
+            phase=self._view(active.run.to_record()).phase,
+            approval_id=self._services.approvals.find_open(active.run_id),
+            paused=session.is_paused,
+        )
 
     async def find_open(self, caller: Caller, run_id: str) -> RunHandle | None:
         """Return the run's handle, None once it has ended.
@@ -439,7 +464,10 @@ class Gateway:
         else:
             is_recovering = run.is_recovering
         is_stranded = record.run_id in registry.stranded
-        return RunView.of(record, is_recovering=is_recovering, is_stranded=is_stranded)
+        behind = None if run is None or record.is_terminal else self._find_behind(run)
+        return RunView.of(
+            record, is_recovering=is_recovering, is_stranded=is_stranded, behind=behind
+        )
 
     async def _get_record(self, caller: Caller, run_id: str) -> RunRecord:
         record = await self._services.journal.find(lambda store: store.find_run(run_id))

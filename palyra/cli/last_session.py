@@ -11,7 +11,7 @@ from palyra.core.tape.events import RunAccepted
 if TYPE_CHECKING:
     from palyra.cli.talk import Options
     from palyra.client import Client
-    from palyra.core.journal.records import SessionRecord
+    from palyra.core.journal.records import RunState, SessionRecord
 
 PAGE_ROWS = 100
 
@@ -37,9 +37,10 @@ async def get_last_session(client: Client, options: Options) -> SessionRecord:
         session = await client.get_session(run.session_id)
         is_elsewhere = here is not None and session.workspace != here
         if session.archived_ms is None and session.channel is None and not is_elsewhere:
-            if run.phase == "awaiting_approval":
+            asking = await _find_asking(client, session.session_id)
+            if asking is not None:
                 raise CommandFailed(
-                    f"the last conversation waits for an answer: {run.run_id}",
+                    f"the last conversation waits for an answer: {asking}",
                     "`palyra approvals list` shows the question, `palyra runs cancel` ends the run",
                     code=WAITING,
                 )
@@ -49,3 +50,10 @@ async def get_last_session(client: Client, options: Options) -> SessionRecord:
         "start one without --continue, or name one with --session",
         code=USAGE,
     )
+
+
+async def _find_asking(client: Client, session_id: str) -> str | None:
+    """Return the open run of the session that waits for a person, whichever run is the newest."""
+    states: tuple[RunState, ...] = ("accepted", "in_progress")
+    runs = (await client.list_runs(session_id=session_id, states=states, limit=PAGE_ROWS)).runs
+    return next((run.run_id for run in runs if run.phase == "awaiting_approval"), None)

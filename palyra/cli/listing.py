@@ -13,6 +13,7 @@ import msgspec
 
 from palyra.cli.errors import INTERRUPTED, CommandFailed
 from palyra.cli.output import clear_screen, now_ms
+from palyra.errors import Unavailable
 
 P = TypeVar("P", bound=msgspec.Struct)
 Command = Callable[..., Any]
@@ -72,7 +73,7 @@ def watchable(command: Command) -> Command:
         try:
             while True:
                 clear_screen()
-                command(*args, **given)
+                _show(command, *args, **given)
                 time.sleep(WATCH_EVERY_S)
         except KeyboardInterrupt:
             return
@@ -81,3 +82,13 @@ def watchable(command: Command) -> Command:
                 raise
 
     return watched
+
+
+def _show(command: Command, *args: Any, **given: Any) -> None:  # noqa: ANN401 - as click calls it
+    """Show a listing; without a daemon, say so in its place."""
+    try:
+        command(*args, **given)
+    except CommandFailed as failed:
+        if failed.kind != Unavailable.code:
+            raise
+        failed.show()

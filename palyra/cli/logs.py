@@ -1,12 +1,13 @@
 """`palyra logs`: the daemon's own log."""
 
+import math
 from typing import TYPE_CHECKING, get_args
 
 import click
 
 from palyra.cli.command import shared_options
 from palyra.cli.output import print_json, print_json_line, say
-from palyra.cli.talk import Options, talk
+from palyra.cli.talk import PATIENCE_S, Options, talk
 from palyra.core.log_lines import LogLevel, LogLine
 from palyra.core.text.visible import exact
 
@@ -41,9 +42,12 @@ def logs(options: Options, follow: bool, level: LogLevel, lines: int) -> None:  
                 _print(line, as_json=options.as_json)
             if not follow:
                 return
+            source = client.hello.instance_id
             page = await client.tail_log(page.next_after, level=level, wait_ms=WAIT_MS)
+            if client.hello.instance_id != source:  # another daemon counts its lines from the start
+                page = await client.tail_log(level=level, limit=lines)
 
-    talk(options, show)
+    talk(options, show, patience_s=math.inf if follow else PATIENCE_S)
 
 
 def _print(line: LogLine, *, as_json: bool) -> None:

@@ -22,6 +22,7 @@ from palyra.cli.last_session import get_last_session
 from palyra.cli.listing import Span
 from palyra.cli.model_pause import ModelPause
 from palyra.cli.output import print_json, print_json_line, say
+from palyra.cli.queued import follow_queue
 from palyra.cli.run_exit import RunExit
 from palyra.cli.run_options import parse_budget, read_answer_schema, read_images
 from palyra.cli.run_printer import RunPrinter
@@ -34,6 +35,7 @@ from palyra.client import (
     RunOptions,
     Subscription,
     TapeEvent,
+    wait_any,
 )
 from palyra.core.context.views import ReferencePreview
 from palyra.core.journal.records import QueueMode
@@ -245,10 +247,13 @@ async def _watch(
         ending.run_id = started.run_id
         if is_shown:
             say(f"● {started.run_id} {started.disposition}", err=True, dim=True)
-        await watch(client, items, how, ending)
+        if started.position is None:
+            await _print(client, items, how, ending)
+        else:
+            await watch(client, items, how, ending)
 
 
-async def watch(client: Client, items: Subscription, how: Manner, ending: RunExit) -> None:
+async def _print(client: Client, items: Subscription, how: Manner, ending: RunExit) -> None:
     """Print a run to its end, as JSON or for a person.  Raises as `follow`."""
     if how.options.as_json:
         desk = ApprovalPrompt(client, None, how.policy)
@@ -259,6 +264,35 @@ async def watch(client: Client, items: Subscription, how: Manner, ending: RunExi
     pause = ModelPause(client, "cancel" if how.fail_fast else "count down")
     story = RunPrinter(streams=sys.stdout.isatty())
     await follow(items, story.tell, desk, ending, pause)
+
+
+async def watch(client: Client, items: Subscription, how: Manner, ending: RunExit) -> None:
+    """Print a run to its end, and say what it waits for while it is in its session's queue.
+
+    Raises as `follow`, and CommandFailed with WAITING when the queue needs a person and this command
+    does not wait for one.  Cancellation: the run continues.
+    """
+    run_id = ending.run_id or ""
+    mode = how.policy.mode
+    waits = mode == "ask" or (mode != "deny" and find_terminal() is not None)
+    stops: list[CommandFailed] = []
+
+    async def watch_queue() -> None:
+        try:
+            await follow_queue(client, run_id, waits=waits, quiet=how.options.as_json)
+            await trio.sleep_forever()  # the run has left the queue
+        except CommandFailed as stop:
+            stops.append(stop)
+
+    async def follow_run() -> None:
+        try:
+            await _print(client, items, how, ending)
+        except CommandFailed as stop:
+            stops.append(stop)
+
+    await wait_any(watch_queue, follow_run)
+    if stops:
+        raise stops[0]
 
 
 async def follow(

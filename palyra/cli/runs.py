@@ -1,15 +1,17 @@
 """`palyra runs`: list, show, follow, fork, cancel and wait for runs."""
 
 from collections.abc import Iterator, Sequence
-from typing import Literal, get_args
+from typing import get_args
 
 import click
 
+from palyra.cli.approval_prompt import find_terminal
 from palyra.cli.approve_policy import ApprovePolicy
 from palyra.cli.command import shared_options
 from palyra.cli.listing import newer, since_option, watchable
 from palyra.cli.names import id_argument
 from palyra.cli.output import age, one_line, print_json, print_table, say
+from palyra.cli.queued import describe_wait, waiting
 from palyra.cli.run import Manner, watch
 from palyra.cli.run_exit import RunExit, read_code
 from palyra.cli.talk import Options, talk
@@ -182,13 +184,29 @@ def cancel(options: Options, run_id: str, reason: str) -> None:
 @runs.command()
 @id_argument("run_id")
 @click.option("--attention", is_flag=True, help="Also return when an approval is pending.")
+@click.option(
+    "--approve",
+    type=click.Choice(["ask"]),
+    help="Wait for the answers of other clients, without a terminal too.",
+)
 @shared_options
-def wait(options: Options, run_id: str, *, attention: bool) -> None:
-    """Wait for the end of a run and print its answer; the exit code is the one `palyra run` would return."""
-    until: Literal["attention", "terminal"] = "attention" if attention else "terminal"
+def wait(options: Options, run_id: str, *, attention: bool, approve: str | None) -> None:
+    """Wait for the end of a run and print its answer; the exit code is the one `palyra run` would return.
+
+    Without a terminal the command exits with 6 when the run, or the one that it is queued behind, waits
+    for a person; --approve ask waits for the answer.
+    """
+    waits = approve == "ask" or find_terminal() is not None
 
     async def work(client: Client) -> tuple[RunView, str | None, int]:
-        await client.wait_run(run_id, until=until)
+        run = await client.wait_run(run_id, until="attention" if attention else "person")
+        if not (run.is_terminal or attention):
+            if not waits:
+                raise waiting(run)
+            said = describe_wait(run)
+            if said is not None:
+                say(f"● {': '.join(part for part in said if part)}", err=True, dim=True)
+            await client.wait_run(run_id)
         run, answer = await _read(client, run_id)
         return run, answer, await read_code(client, run)
 
@@ -216,6 +234,7 @@ def _print_run(options: Options, run: RunView, answer: str | None) -> None:
         say("its content was purged")
     else:
         say(f"no answer: {run.reason or run.phase}")
+    said = describe_wait(run)
     rows = [
         ("run", run.run_id),
         ("session", run.session_id),
@@ -228,6 +247,7 @@ def _print_run(options: Options, run: RunView, answer: str | None) -> None:
         ("tokens", f"{run.usage.input_tokens} in, {run.usage.output_tokens} out"),
         ("events", run.head_seq + 1),
         ("pending approvals", run.pending_approvals),
+        *([("waits", ": ".join(part for part in said if part))] if said else []),
     ]
     for name, value in rows:
         say(f"{name:<17}  {one_line(str(value), 200)}", dim=True)

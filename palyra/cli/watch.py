@@ -7,6 +7,7 @@ their age.
 
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import sys
@@ -23,6 +24,7 @@ from palyra.cli.errors import INTERRUPTED, CommandFailed
 from palyra.cli.output import moves_cursor, now_ms, paint, print_json, say, span, write
 from palyra.cli.overview import Line, Overview, fit, read, render
 from palyra.cli.talk import Options, talk
+from palyra.errors import Overloaded, Unavailable
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -52,7 +54,7 @@ def watch(options: Options, *, once: bool) -> None:
             say(line.text, fg=line.fg, bold=line.bold, dim=line.dim)
     else:
         try:
-            talk(options, _watch)
+            talk(options, _watch, patience_s=math.inf)
         except CommandFailed as failed:
             if failed.exit_code != INTERRUPTED:
                 raise
@@ -77,7 +79,8 @@ async def _pass_on(inbox: Inbox, changes: trio.MemorySendChannel[None]) -> None:
 async def _draw_for_ever(client: Client, changes: trio.MemoryReceiveChannel[None]) -> None:
     found: Overview | None = None
     while True:
-        with trio.move_on_after(PATIENCE_S):
+        # Down, draining or starting: the figures stay, with their age.
+        with suppress(Unavailable, Overloaded), trio.move_on_after(PATIENCE_S):
             found = await read(client, now_ms(), found)
         draw(found)
         await trio.sleep(LEAST_S)

@@ -4,8 +4,9 @@ Owns: the current connection, the open subscriptions, the inboxes.  One task (`k
 reconnects; all other methods are called from the consumer's tasks or, synchronously, from the
 reader of the current connection.
 
-A lost connection has three effects.  Requests with an idempotency key are sent again on the next
-connection; other requests raise Unreachable, since they may have taken effect.  Subscriptions are
+A lost connection has three effects.  Requests with an idempotency key, and those of methods without
+an effect (`reads`), are sent again on the next connection; other requests raise Unreachable, since
+they may have taken effect.  Subscriptions are
 opened again from their cursor, which excludes events that are not durable yet (`feed`).
 Notifications sent in between are lost.
 """
@@ -27,6 +28,7 @@ from palyra.client.connection import (
     decode,
 )
 from palyra.client.feed import FeedReader
+from palyra.client.reads import READS
 from palyra.client.subscription import Inbox, Notice, Subscription
 from palyra.client.waits import Waits
 from palyra.core.backoff import Backoff, compute_delay_s
@@ -50,6 +52,7 @@ from palyra.net.protocol.results import StartedRun, Subscribed
 
 BACKOFF = Backoff(base_s=0.1, cap_s=5.0)
 RETRY_MS = 250  # before a retry, if the daemon names no time
+MAX_READS = 5  # times that a read is sent: its reply may be what ends the connection
 STEADY_S = 5.0  # a connection that lasted so long resets the count of failures
 
 
@@ -119,15 +122,18 @@ class ReconnectingConnection:
     ) -> msgspec.Raw:
         """Send a request on the current or the next connection and return the result.
 
-        With an `idempotency_key` among the params, a request whose connection is lost is sent
-        again on the next one.  Raises the daemon's error, or Unavailable if the outcome is unknown.
+        With an `idempotency_key` among the params, or if the method has no effect, a request whose
+        connection is lost is sent again on the next one.  Raises the daemon's error, or Unavailable if the outcome is unknown.
         """
+        sent = 0
         while True:
             connection = await self.wait_connection()
+            sent += 1
             try:
                 return await connection.request(method, params, on_result)
             except ConnectionLost:
-                if "idempotency_key" not in params:
+                is_read = method in READS and sent < MAX_READS
+                if not is_read and params.get("idempotency_key") is None:
                     raise Unreachable(
                         f"the connection was lost during {method}: it may or may not have been executed"
                     ) from None

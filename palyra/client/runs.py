@@ -130,10 +130,12 @@ class RunMethods(RequestMethods):
         return await self._ask("run.list", {**wanted}, RunList)
 
     async def wait_run(
-        self, run_id: str, *, until: Literal["terminal", "attention"] = "terminal"
+        self, run_id: str, *, until: Literal["terminal", "attention", "person"] = "terminal"
     ) -> RunWaited:
         """Wait until the run has ended or, with "attention", needs an approval.
 
+        With "person" the wait also ends while the run is queued behind one that needs an approval, or
+        in a paused queue: `behind` of the result says which.
         The wait is unbounded and survives lost connections.
         """
         params = {"run_id": run_id, "until": until, "timeout_ms": WAIT_MS}

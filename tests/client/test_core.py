@@ -12,7 +12,7 @@ import pytest
 
 from palyra.client import Client, TapeEvent, waits
 from palyra.client.connection import ClientConnection, Handshake, OnNotice
-from palyra.client.reconnecting import ClientOptions, Driver, ReconnectingConnection
+from palyra.client.reconnecting import MAX_READS, ClientOptions, Driver, ReconnectingConnection
 from palyra.client.waits import SocketClosed
 from palyra.errors import NotFound, TooLarge, Unauthenticated, Unavailable
 from palyra.net.protocol.discovery import Endpoint
@@ -244,6 +244,27 @@ def test_replies_find_their_requests(world: World) -> None:
     world.rest()
     assert (1, 2) == (world.results["first"], world.results["second"])
     assert isinstance(world.results["third"], NotFound)
+
+
+def test_an_interrupted_read_is_asked_again(world: World) -> None:
+    """A read is sent on the next connection, and given up after MAX_READS lost ones."""
+    client, _ = open_client(world)
+    world.start("read", client.call("run.list", {}))
+    world.rest()
+    world.links[0].cut()
+    world.rest()
+    assert "read" not in world.results
+    world.advance(10)
+    world.links[1].answer(world.links[1].asked[0], "rows")
+    world.rest()
+    assert "rows" == world.results["read"]
+    world.start("poison", client.call("run.list", {}))
+    for number in range(MAX_READS):
+        world.rest()
+        world.links[1 + number].cut()
+        world.rest()
+        world.advance(10)
+    assert "may or may not" in str(world.results["poison"])
 
 
 def test_only_a_request_with_a_key_is_sent_again(world: World) -> None:

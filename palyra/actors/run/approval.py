@@ -89,11 +89,15 @@ class OpenApprovals:
         entry = self._open.get(approval_id)
         return entry.mailbox if entry is not None else None
 
-    def has_open(self, run_id: str) -> bool:
-        """True if the run has an open question that is committed."""
-        return any(
-            entry.prompt.run_id == run_id and entry.ticket.is_committed
-            for entry in self._open.values()
+    def find_open(self, run_id: str) -> str | None:
+        """Return the id of an open question of the run that is committed."""
+        return next(
+            (
+                approval_id
+                for approval_id, entry in self._open.items()
+                if entry.prompt.run_id == run_id and entry.ticket.is_committed
+            ),
+            None,
         )
 
     def count(self, asks_as: str) -> int:

@@ -211,6 +211,20 @@ class RunAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return RunAnswer(text=shown, seq=seq, bytes=len(whole), is_cut=len(whole) > ANSWER_BYTES)
 
 
+class QueuedBehind(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What keeps a run in its session's queue."""
+
+    run_id: str | None = None  # the session's active run
+    phase: RunPhase | None = None  # of that run
+    approval_id: str | None = None  # a pending approval of that run
+    paused: bool = False  # the queue is paused, see `session.queue`
+
+    @property
+    def needs_person(self) -> bool:
+        """True if the queue does not move before a person acts."""
+        return self.approval_id is not None or (self.paused and self.run_id is None)
+
+
 class RunView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A run as clients see it."""
 
@@ -237,6 +251,7 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     purged_ms: int | None = None  # when its content was removed for good
     depth: int = 0  # number of delegating runs above it
     answer: RunAnswer | None = None  # of `run.get`, once the run has ended with one
+    behind: QueuedBehind | None = None  # of a run in its session's queue
 
     @property
     def is_terminal(self) -> bool:
@@ -245,11 +260,15 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @staticmethod
     def of(
-        record: RunRecord, *, is_recovering: bool = False, is_stranded: bool = False
+        record: RunRecord,
+        *,
+        is_recovering: bool = False,
+        is_stranded: bool = False,
+        behind: QueuedBehind | None = None,
     ) -> "RunView":
-        """Return the view of a stored run, with the phase, which is never stored."""
+        """Return the view of a stored run, with phase and queue, which are never stored."""
         phase = _phase(record, is_recovering=is_recovering, is_stranded=is_stranded)
-        return RunView(phase=phase, **msgspec.structs.asdict(record))
+        return RunView(phase=phase, behind=behind, **msgspec.structs.asdict(record))
 
 
 def _phase(run: RunRecord, *, is_recovering: bool = False, is_stranded: bool = False) -> RunPhase:

@@ -197,11 +197,23 @@ class Method(Generic[P, R]):
         False  # the result may be large: sent one at a time, and only when the outbox has room
     )
     is_exact: bool = False  # not redacted again: the bytes are signed, or a secret is the purpose
+    is_read: bool | None = None  # None: by the scope, see `is_repeatable`
 
     @property
     def is_mutating(self) -> bool:
         """True if the method takes an idempotency key."""
         return issubclass(self.params, Mutation)
+
+    @property
+    def is_repeatable(self) -> bool:
+        """True if the method has no effect, so that a client may send it again.
+
+        That is what a scope that ends in `:read` means, and a method without a scope; an exception says
+        so in the table with `is_read`.
+        """
+        if self.is_read is not None:
+            return self.is_read
+        return not self.is_mutating and (self.scope is None or self.scope.endswith(":read"))
 
 
 AnyMethod = Method[Any, Any]

@@ -90,8 +90,14 @@ def read_file_spec(enforcement: str) -> ToolSpec:
 
 def list_dir_spec(enforcement: str) -> ToolSpec:
     """Return the specification of `list_dir`."""
-    description = "List a folder of the workspace: names, kinds and sizes."
-    parameters = {"path": PATH, "include_ignored": INCLUDE_IGNORED}
+    description = "List a folder of the workspace by name, a page of entries at a time: names, kinds and sizes."
+    parameters = {
+        "path": PATH,
+        "offset": {"type": "integer", "minimum": 1, "description": "First entry, from 1."},
+        "limit": {"type": "integer", "minimum": 1, "maximum": MAX_LINES,
+                  "description": "Most entries to list."},
+        "include_ignored": INCLUDE_IGNORED,
+    }  # fmt: skip
     return reading_spec("list_dir", description, parameters, enforcement)
 
 
@@ -235,7 +241,11 @@ def _page_output(page: _Page, first: int, notes: list[str]) -> ToolOutput:
 def list_dir(
     workspace: Workspace, arguments: Arguments, personal: PersonalExcludes | None = None
 ) -> ToolOutput:
-    """Return one line per entry, sorted by name, as many as fit.  Blocks.  Raises ToolFailure."""
+    """Return one line per entry from `offset` on, sorted by name, as many as fit.
+
+    Blocks.  Raises ToolFailure.
+    """
+    first, most = arguments.get("offset", 1), arguments.get("limit", MAX_LINES)
     path = workspace.resolve(arguments.get("path", ""))
     ignores = None if arguments.get("include_ignored", False) else Ignores(workspace, personal)
     with workspace.open_folder(path) as fd, os.scandir(fd) as found:
@@ -243,9 +253,16 @@ def list_dir(
         is_cut = len(entries) > MAX_ENTRIES
         if ignores is not None:
             entries = _kept(ignores, path, entries)
-        shown = list(_fitting(_entry_text(path, entry) for entry in entries))
-    left = len(entries) - len(shown)
-    notes = [f"{'at least ' if is_cut else ''}{left} more entries are not shown"] if left else []
+        page = entries[first - 1 : first - 1 + most]
+        shown = list(_fitting(_entry_text(path, entry) for entry in page))
+    if first > 1 and first > len(entries):
+        raise ToolFailure(f"offset {first} is past the end: entries shown: {len(entries)}")
+    after = first + len(shown)
+    left = len(entries) - after + 1
+    notes: list[str] = []
+    if left:
+        least = "at least " if is_cut else ""
+        notes.append(f"{least}{left} more entries are not shown; go on with offset {after}")
     if not entries:
         hidden = ignores is not None and ignores.has_left
         notes.append("nothing to show" if hidden else "the folder is empty")

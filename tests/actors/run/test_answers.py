@@ -113,7 +113,7 @@ async def test_an_answer_before_the_prompt_is_durable(
         gate.set()
         await settle()
         (prompt,) = kit.live(run_id).prompts.values()
-        assert not kit.approvals.has_open(run_id)
+        assert kit.approvals.find_open(run_id) is None
         outcome = await while_held(kit, prompt, "allow", settle)
         assert "done" == await kit.end(run_id)
         assert outcome.won

@@ -1,5 +1,7 @@
 """Replies of the daemon that are derived from records."""
 
+from typing import Any
+
 import msgspec
 
 from palyra.core.journal.records import RunRecord
@@ -24,7 +26,7 @@ RUN = RunRecord(
         ({"state": "failed"}, {}, "failed"),
     ],
 )
-def test_the_phase_of_a_run(changes: dict[str, object], flags: dict[str, bool], phase: str) -> None:
+def test_the_phase_of_a_run(changes: dict[str, object], flags: dict[str, Any], phase: str) -> None:
     """The end of a run comes first, then the state of its actor, then the wait for a person."""
     view = RunView.of(msgspec.structs.replace(RUN, **changes), **flags)
     assert (phase, phase in {"done", "failed"}) == (view.phase, view.is_terminal)

@@ -272,7 +272,7 @@ class FakeGateway:
         caller: Caller,
         run_id: str,
         *,
-        until: Literal["terminal", "attention"],
+        until: Literal["terminal", "attention", "person"],
         timeout_s: float,
     ) -> tuple[RunView, bool]:
         del until

@@ -1,6 +1,7 @@
 """read_file and list_dir as the model meets them."""
 
 import os
+import re
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -210,9 +211,28 @@ def test_a_large_folder_is_cut(workspace: Workspace) -> None:
     output = list_dir(workspace, {})
     shown = output.text.split("\n")
     assert len(output.text.encode()) <= EXCERPT_BYTES
-    assert f"[{1200 - len(shown) + 1} more entries are not shown]" == shown[-1]
+    rest = f"[{1200 - len(shown) + 1} more entries are not shown; go on with offset {len(shown)}]"
+    assert rest == shown[-1]
     assert [f"{n:04}  0 bytes" for n in range(len(shown) - 1)] == shown[:-1]
     assert output.is_truncated
+
+
+def test_a_large_folder_is_read_page_by_page(workspace: Workspace) -> None:
+    """Each page begins where the note of the one before says, and every entry is shown once."""
+    for n in range(1200):
+        (workspace.root / f"{n:04}").touch()
+    listed: list[str] = []
+    offset = 1
+    while offset:
+        output = list_dir(workspace, {"offset": offset, "limit": 700})
+        lines = output.text.split("\n")
+        more = re.search(r"go on with offset (\d+)", lines[-1])
+        listed += lines[:-1] if more else lines
+        assert output.is_truncated == (more is not None)
+        offset = int(more[1]) if more else 0
+    assert [f"{n:04}  0 bytes" for n in range(1200)] == listed
+    with pytest.raises(ToolFailure, match="past the end"):
+        list_dir(workspace, {"offset": 1201})
 
 
 def test_a_vast_folder_is_not_counted(
@@ -223,7 +243,9 @@ def test_a_vast_folder_is_not_counted(
     for n in range(900):
         (workspace.root / f"{'x' * 200}{n:04}").touch()
     monkeypatch.setattr(read, "PAGE_BYTES", 500)
-    assert list_dir(workspace, {}).text.endswith("[at least 9 more entries are not shown]")
+    assert list_dir(workspace, {}).text.endswith(
+        "[at least 9 more entries are not shown; go on with offset 3]"
+    )
 
 
 def test_an_entry_that_vanishes(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -38,5 +38,5 @@ async def verify(call: MethodCall, params: BackupVerify) -> BackupReport:
 
 METHODS = (
     Method("backup.create", BackupCreate, BackupMade, "backups:write", create),
-    Method("backup.verify", BackupVerify, BackupReport, "backups:write", verify),
+    Method("backup.verify", BackupVerify, BackupReport, "backups:write", verify, is_read=True),
 )

@@ -39,5 +39,7 @@ async def preview(call: MethodCall, params: PreviewParams) -> ReferencePreview:
 
 METHODS = (
     Method("context.explain", ContextExplain, ContextExplained, "runs:read", explain),
-    Method("reference.preview", PreviewParams, ReferencePreview, "runs:write", preview),
+    Method(
+        "reference.preview", PreviewParams, ReferencePreview, "runs:write", preview, is_read=True
+    ),
 )

@@ -27,4 +27,8 @@ async def mode(  # noqa: RUF029 - a handler; every handler is awaited
     return HealingModesView(modes=modes)
 
 
-METHODS = (Method("healing.mode", HealingModeParams, HealingModesView, "incidents:read", mode),)
+METHODS = (
+    Method(
+        "healing.mode", HealingModeParams, HealingModesView, "incidents:read", mode, is_read=False
+    ),
+)

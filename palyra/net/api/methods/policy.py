@@ -87,7 +87,15 @@ METHODS = (
     Method(
         "policy.apply_suggestion", PolicyApplySuggestion, AppliedSuggestion, "policies:write", apply
     ),
-    Method("policy.rule_for", PolicyRuleFor, RuleFor, "policies:write", rule_for, is_bulk=True),
+    Method(
+        "policy.rule_for",
+        PolicyRuleFor,
+        RuleFor,
+        "policies:write",
+        rule_for,
+        is_bulk=True,
+        is_read=True,
+    ),
     Method("policy.allow_from", PolicyAllowFrom, RuleFor, "policies:write", allow_from),
     Method("policy.undo", PolicyUndo, AppliedSuggestion, "policies:write", undo),
 )

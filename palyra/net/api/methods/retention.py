@@ -42,7 +42,9 @@ async def compact(call: MethodCall, params: RetentionCompact) -> CompactionRepor
 
 
 METHODS = (
-    Method("retention.preview", NoParams, RetentionReport, "retention:write", preview),
+    Method(
+        "retention.preview", NoParams, RetentionReport, "retention:write", preview, is_read=True
+    ),
     Method("retention.apply", RetentionApply, RetentionReport, "retention:write", apply),
     Method("retention.compact", RetentionCompact, CompactionReport, "retention:write", compact),
 )

@@ -130,7 +130,7 @@ class RunWait(Params, frozen=True, kw_only=True):
     """Wait for the end of a run, or also for an approval it needs."""
 
     run_id: Id
-    until: Literal["terminal", "attention"] = "terminal"
+    until: Literal["terminal", "attention", "person"] = "terminal"
     timeout_ms: Annotated[int, msgspec.Meta(ge=0, le=MAX_WAIT_MS)] = 30_000
 
 

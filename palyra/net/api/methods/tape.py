@@ -213,8 +213,15 @@ def _render_line(chained: ChainedRow) -> str:
 
 METHODS = (
     Method("tape.read", TapeRead, TapeItems, "runs:read", read, is_bulk=True, is_exact=True),
-    Method("tape.subscribe", TapeSubscribe, Subscribed, "runs:read", subscribe),
-    Method("tape.unsubscribe", TapeUnsubscribe, Unsubscribed, "runs:read", at_once(unsubscribe)),
+    Method("tape.subscribe", TapeSubscribe, Subscribed, "runs:read", subscribe, is_read=False),
+    Method(
+        "tape.unsubscribe",
+        TapeUnsubscribe,
+        Unsubscribed,
+        "runs:read",
+        at_once(unsubscribe),
+        is_read=False,
+    ),
     Method("tape.verify", TapeVerify, VerifyReport, "runs:read", verify),
     Method("tape.export", TapeExport, ExportPage, "runs:read", export, is_bulk=True, is_exact=True),
 )
