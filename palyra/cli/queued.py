@@ -1,4 +1,4 @@
-"""What a queued run waits for, said to the person who follows it."""
+"""The wait of a queued run, described to the person who follows it."""
 
 from __future__ import annotations
 

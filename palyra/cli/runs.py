@@ -199,11 +199,11 @@ def wait(options: Options, run_id: str, *, attention: bool, approve: str | None)
     waits = approve == "ask" or find_terminal() is not None
 
     async def work(client: Client) -> tuple[RunView, str | None, int]:
-        run = await client.wait_run(run_id, until="attention" if attention else "person")
-        if not (run.is_terminal or attention):
+        seen = await client.wait_run(run_id, until="attention" if attention else "person")
+        if not (seen.is_terminal or attention):
             if not waits:
-                raise waiting(run)
-            said = describe_wait(run)
+                raise waiting(seen)
+            said = describe_wait(seen)
             if said is not None:
                 say(f"● {': '.join(part for part in said if part)}", err=True, dim=True)
             await client.wait_run(run_id)

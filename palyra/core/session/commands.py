@@ -212,7 +212,7 @@ class RunAnswer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class QueuedBehind(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What keeps a run in its session's queue."""
+    """The cause that keeps a run in its session's queue."""
 
     run_id: str | None = None  # the session's active run
     phase: RunPhase | None = None  # of that run
