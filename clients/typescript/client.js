@@ -12,6 +12,11 @@
 export const PROTOCOL = "palyra.v1";
 export const VERSION = "0.1.0";
 
+const NODE = globalThis.process?.versions?.node;
+const LEAST_NODE = 22;
+if (NODE && Number.parseInt(NODE, 10) < LEAST_NODE)
+  throw new Error(`palyra-client needs Node ${LEAST_NODE} or newer, and this is Node ${NODE}`);
+
 const OPEN_WITHIN_MS = 10_000; // transport, hello and connect together
 const SILENT_FOR_MS = 20_000; // then the peer is asked for a sign of life
 const PONG_WITHIN_MS = 10_000;

@@ -12,13 +12,14 @@ import select
 import sys
 import termios
 from contextlib import suppress
+from difflib import get_close_matches
 from functools import partial
 from typing import Literal
 
 import trio
 
 from palyra.cli.approve_policy import ApprovePolicy, Disposition
-from palyra.cli.errors import WAITING, CommandFailed
+from palyra.cli.errors import USAGE, WAITING, CommandFailed
 from palyra.cli.output import say
 from palyra.cli.preview import beyond_files, describe_conditions, find_preview, print_preview
 from palyra.client import Client, Subscription, TapeEvent, wait_any
@@ -27,7 +28,7 @@ from palyra.core.journal.records import ApprovalScope
 from palyra.core.policy.grants import describe_key
 from palyra.core.tape.events import ApprovalRequested, ApprovalResolved
 from palyra.core.text.visible import show_json, visible
-from palyra.errors import Conflict, IllegalState
+from palyra.errors import Conflict, Forbidden, IllegalState
 
 LINE_BYTES = 4_096
 DIGEST_CHARS = 12
@@ -191,6 +192,29 @@ class ApprovalPrompt:
             await self._client.resolve_approval(asked.approval_id, decision, asked.digest, **given)
         except (Conflict, IllegalState) as error:  # resolved by another client in the meantime
             say(f"  too late: {error.message}", err=True, fg="yellow")
+
+
+async def check_listed(client: Client, policy: ApprovePolicy, agent: str | None) -> None:
+    """Refuse a list with a name that no tool of the catalogue has.
+
+    Names with a prefix pass: the tools of a server or a skill may come later.
+    Raises CommandFailed with USAGE.  Cancellation: nothing changed.
+    """
+    if policy.mode != "tools":
+        return
+    try:
+        known = {tool.name for tool in (await client.list_tools(agent)).tools}
+    except Forbidden:  # the catalogue is not shown to this token
+        return
+    unknown = next((name for name in sorted(policy.tools - known) if ":" not in name), None)
+    if unknown is not None:
+        near = get_close_matches(unknown, known, n=2)
+        hint = f"did you mean {' or '.join(near)}? " if near else ""
+        raise CommandFailed(
+            f"--approve: there is no tool {unknown!r}",
+            f"{hint}`palyra tools` shows which there are",
+            code=USAGE,
+        )
 
 
 def find_terminal() -> int | None:

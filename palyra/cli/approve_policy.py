@@ -9,6 +9,9 @@ import click
 BUDGET_TOOL = "budget"  # a question of this tool is about money, not about a call
 _TOOL = re.compile(r"[A-Za-z0-9_.:-]{1,128}")  # mcp:SERVER.TOOL has a colon
 
+# Words of an answer, which name no tool; `ask` and `deny` stand alone.
+_WORDS = frozenset({"allow", "all", "any", "always", "never", "none", "yes", "no", "ask", "deny"})
+
 Disposition = Literal["ask", "allow", "deny", "wait", "leave"]
 
 
@@ -80,6 +83,11 @@ class ApproveType(click.ParamType[ApprovePolicy]):
         if wrong is not None:
             self.fail(
                 f"{wrong!r} is no name of a tool: write ask, deny, or tools with commas", param, ctx
+            )
+        word = next((tool for tool in tools if tool.lower() in _WORDS), None)
+        if word is not None and word not in {"ask", "deny"}:
+            self.fail(
+                f"{word!r} is no name of a tool: write ask, deny, or tools with commas", param, ctx
             )
         reserved = next((tool for tool in tools if tool in {"ask", "deny", BUDGET_TOOL}), None)
         if reserved is not None:

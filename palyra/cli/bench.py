@@ -14,6 +14,7 @@ from palyra.cli.errors import DONE, FAILED, INTERRUPTED, PARTIAL, stop_for
 from palyra.cli.output import ProgressLine, print_json, print_table, say
 from palyra.cli.talk import Options, verdict
 from palyra.cli.tape import find_key, is_signed
+from palyra.cli.usage import render_cost
 from palyra.core.text.visible import pluralize
 from palyra.errors import PalyraError
 
@@ -187,7 +188,7 @@ def print_summary(summary: BenchSummary, out: Path) -> None:
         ("expectations", f"{summary.met} met, {summary.unmet} unmet, {summary.unchecked} none"),
         ("took", f"median {_ms(took.median)}, p90 {_ms(took.p90)}, most {_ms(took.most)}"),
         ("tokens", f"{summary.input_tokens} in, {summary.output_tokens} out"),
-        ("cost", _usd(summary.cost_usd_micros)),
+        ("cost", render_cost(summary.cost_usd_micros, summary.unpriced_calls)),
         ("tool calls", summary.tool_calls),
         ("models", ", ".join(summary.models) or "-"),
         ("written to", out),
@@ -197,10 +198,6 @@ def print_summary(summary: BenchSummary, out: Path) -> None:
 
 def _ms(value: float | None) -> str:
     return "-" if value is None else f"{value:.0f} ms"
-
-
-def _usd(micros: int) -> str:
-    return f"{micros / 1e6:.6f} USD"
 
 
 @bench.command()
@@ -311,7 +308,7 @@ def _row(pair: Pair) -> tuple[object, ...]:
         _change(*pair.state),
         _change(*(reason or "-" for reason in pair.reason)),
         "same" if pair.is_same_answer else "differs",
-        f"{pair.cost_usd_micros / 1e6:+.6f}",
+        "unknown" if pair.is_unpriced else f"{pair.cost_usd_micros / 1e6:+.6f}",
         "-" if pair.took_ms is None else f"{pair.took_ms:+d} ms",
     )
 
@@ -329,7 +326,7 @@ def _figures_row(name: str, figures: Figures) -> tuple[object, ...]:
         name,
         figures.met,
         figures.unmet,
-        _usd(figures.cost_usd_micros),
+        render_cost(figures.cost_usd_micros, figures.unpriced_calls),
         figures.tokens,
         _ms(figures.median_took_ms),
     )

@@ -65,9 +65,11 @@ def chat(  # noqa: PLR0913 - click's, by name
 
     async def work(client: Client) -> int:
         # The first line must be fast.
+        from palyra.cli.approval_prompt import check_listed  # noqa: PLC0415
         from palyra.cli.chat_session import Conversation  # noqa: PLC0415
         from palyra.cli.workspaces import choose_workspace  # noqa: PLC0415
 
+        await check_listed(client, policy, agent)
         conversation = Conversation(client, options, agent, model, workspace)
         if policy.mode == "deny":
             conversation.approval_mode = "deny"

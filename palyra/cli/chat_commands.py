@@ -7,7 +7,7 @@ from palyra.cli.context import describe_explained
 from palyra.cli.errors import CommandFailed
 from palyra.cli.event_text import narrate
 from palyra.cli.output import one_line
-from palyra.cli.usage import dollars
+from palyra.cli.usage import render_cost
 from palyra.core.tape import events as ev
 from palyra.core.text.visible import pluralize
 
@@ -95,10 +95,10 @@ async def show_cost(conversation: Conversation, _argument: str) -> list[str]:
     if conversation.session_id is None:
         return ["nothing spent yet"]
     total = (await conversation.client.sum_usage(session_id=conversation.session_id)).total
-    unpriced = f" + {total.unpriced_calls} of unknown cost" if total.unpriced_calls else ""
+    cost = render_cost(total.cost_usd_micros, total.unpriced_calls)
     shown = (
         f"{pluralize(total.calls, 'model call')}, {total.input_tokens} + "
-        f"{total.output_tokens} tokens, {dollars(total.cost_usd_micros)}{unpriced}"
+        f"{total.output_tokens} tokens, {cost}"
     )
     return [shown]
 

@@ -4,6 +4,7 @@ Each noun is a module that is imported on first use, so that help and completion
 """
 
 import importlib
+import re
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -82,6 +83,38 @@ COMMANDS: dict[str, tuple[str, str]] = {
 }
 
 
+# Sections of the list of commands; a command that none names is in the last one.
+SECTIONS: dict[str, tuple[str, ...]] = {
+    "Use": (
+        "up", "run", "chat", "runs", "sessions", "diff", "undo", "checkpoints", "artifacts",
+        "memory", "documents", "learn", "workspaces", "tasks", "schedules", "bench",
+    ),
+    "Watch and answer": (
+        "watch", "approvals", "tape", "context", "usage", "status", "tree", "logs", "incidents",
+        "doctor",
+    ),
+    "Operate": (
+        "serve", "service", "suspend", "resume", "drain", "backup", "retention", "healing",
+    ),
+    "Configure": (),
+}  # fmt: skip
+
+
+def sections() -> dict[str, list[str]]:
+    """Return the commands of each section, in the order of COMMANDS."""
+    placed = {name: title for title, names in SECTIONS.items() for name in names}
+    found: dict[str, list[str]] = {title: [] for title in SECTIONS}
+    for name in COMMANDS:
+        found[placed.get(name, "Configure")].append(name)
+    return found
+
+
+def first_sentence(text: str) -> str:
+    """Return the first sentence of a help text, whole."""
+    paragraph = " ".join(text.split("\n\n", 1)[0].split())
+    return re.split(r"(?<=\.) (?=[A-Z`])", paragraph, maxsplit=1)[0]
+
+
 class LazyGroup(click.Group):
     """Click group that imports a command when its name is looked up."""
 
@@ -104,6 +137,9 @@ class LazyGroup(click.Group):
         module = importlib.import_module(f"palyra.cli.{self.table[cmd_name][0]}")
         command = getattr(module, cmd_name)
         assert isinstance(command, click.Command)  # noqa: S101 - the table above is ours
+        if isinstance(command, click.Group):
+            for each in command.commands.values():  # click cuts what has no short help of its own
+                each.short_help = each.short_help or first_sentence(each.help or "")
         return command
 
     def resolve_command(
@@ -117,8 +153,9 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, line) for name, (_, line) in self.table.items()])
+        for title, names in sections().items():
+            with formatter.section(title):
+                formatter.write_dl([(name, self.table[name][1]) for name in names])
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
         with formatter.section(self.epilog or ""):

@@ -198,9 +198,9 @@ def _waiting(overview: Overview, now_ms: int) -> Iterator[Line]:
     for each in overview.questions or ():
         asks = one_line(each.summary or each.tool)
         yield Line(
-            f"{_tail(each.approval_id)}  {asks}  {each.risk} risk  {each.agent or '-'}"
-            f" in {_tail(each.run_id)}  asked {span(now_ms - each.requested_ms)} ago"
-            f"  expires in {span(each.expires_ms - now_ms)}",
+            f"{_tail(each.approval_id)}  expires in {span(each.expires_ms - now_ms)}  {each.risk} risk"
+            f"  {asks}  {each.agent or '-'} in {_tail(each.run_id)}"
+            f"  asked {span(now_ms - each.requested_ms)} ago",
             fg="red" if each.risk in {"high", "critical"} else "yellow",
         )
     if overview.questions:
@@ -229,10 +229,16 @@ def _running(overview: Overview, run: RunView, now_ms: int) -> Line:
 
 
 def _went_wrong(overview: Overview, now_ms: int) -> Iterator[Line]:
+    alike: dict[tuple[str, str], list[IncidentView]] = {}
     for each in overview.incidents or ():
-        times = f"{each.count} times, " if each.count > 1 else ""
+        alike.setdefault((each.domain, one_line(each.summary)), []).append(each)
+    for (_, summary), same in alike.items():
+        # The unresolved one stands for all: it is the one to act on.
+        each = next((one for one in same if one.state in UNRESOLVED), same[0])
+        count = sum(one.count for one in same)
+        times = f"{count} times, " if count > 1 else ""
         yield Line(
-            f"{_tail(each.incident_id)}  {each.severity}  {one_line(each.summary)}"
+            f"{_tail(each.incident_id)}  {each.severity}  {summary}"
             f" ({times}last {span(now_ms - each.last_ms)} ago, {each.state})",
             fg="red" if each.state in UNRESOLVED else None,
         )

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, get_args
 import click
 import trio
 
-from palyra.cli.approval_prompt import ApprovalPrompt, find_terminal
+from palyra.cli.approval_prompt import ApprovalPrompt, check_listed, find_terminal
 from palyra.cli.approve_policy import ApprovePolicy, ApproveType
 from palyra.cli.command import GivenPath, shared_options
 from palyra.cli.context import print_preview
@@ -241,6 +241,7 @@ async def _place(client: Client, options: Options, start: RunOptions) -> None:
 async def _watch(
     client: Client, text: str, start: RunOptions, how: Manner, ending: RunExit
 ) -> None:
+    await check_listed(client, how.policy, start.get("agent"))
     await _place(client, how.options, start)
     is_shown = not how.options.as_json
     async with client.run_events(text, progress=is_shown, **start) as (started, items):

@@ -18,6 +18,7 @@ from palyra.core.journal.records import (
     BudgetScope,
     BudgetWindow,
 )
+from palyra.core.text.visible import pluralize
 from palyra.core.usage.views import AccountsView, AccountView
 from palyra.net.protocol.results import BudgetView
 
@@ -90,9 +91,7 @@ def _group(each: UsageSum, by: str) -> str:
 
 
 def _numbers(each: UsageSum) -> tuple[object, ...]:
-    cost = dollars(each.cost_usd_micros)
-    if each.unpriced_calls:
-        cost += f" + {each.unpriced_calls} of unknown cost"
+    cost = render_cost(each.cost_usd_micros, each.unpriced_calls)
     about = "~" if each.estimated_calls else ""
     return (
         each.calls,
@@ -102,6 +101,14 @@ def _numbers(each: UsageSum) -> tuple[object, ...]:
         f"{about}{each.output_tokens}",
         cost,
     )
+
+
+def render_cost(micros: int, unpriced_calls: int) -> str:
+    """Format a cost; that of calls without a price is unknown, never 0."""
+    if not unpriced_calls:
+        return dollars(micros)
+    without = f"{pluralize(unpriced_calls, 'call')} without a price"
+    return f"{dollars(micros)} + {without}" if micros else f"unknown ({without})"
 
 
 def dollars(micros: int) -> str:

@@ -194,6 +194,7 @@ def _conclude(work: CaseRun, view: RunView, export: str) -> CaseResult:
         model=view.model,
         usage=view.usage,
         cost_usd_micros=view.cost_usd_micros,
+        unpriced_calls=view.unpriced_calls,
         turns=view.turns,
         tool_calls=view.tool_calls,
         created_ms=view.created_ms,

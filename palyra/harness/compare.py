@@ -17,6 +17,7 @@ class Side(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     reason: str | None
     met: bool | None
     cost_usd_micros: int
+    unpriced_calls: int
     took_ms: int | None
     tokens: int
     answer_hash: int
@@ -32,6 +33,9 @@ class Pair(msgspec.Struct, frozen=True, kw_only=True):
     reason: tuple[str | None, str | None]
     is_same_answer: bool
     cost_usd_micros: int
+    is_unpriced: bool = (
+        False  # calls of either run have no price, so that the difference is unknown
+    )
     took_ms: int | None
     tokens: int
 
@@ -49,6 +53,7 @@ class Figures(msgspec.Struct, frozen=True, kw_only=True):
     met: int
     unmet: int
     cost_usd_micros: int
+    unpriced_calls: int
     tokens: int
     median_took_ms: float | None
 
@@ -91,6 +96,7 @@ def _side(result: CaseResult) -> Side:
         reason=result.reason,
         met=result.met,
         cost_usd_micros=result.cost_usd_micros,
+        unpriced_calls=result.unpriced_calls,
         took_ms=result.took_ms,
         tokens=result.usage.input_tokens + result.usage.output_tokens,
         answer_hash=hash(result.answer),
@@ -107,6 +113,7 @@ def _pair(unit: Unit, one: Side, other: Side) -> Pair:
         reason=(one.reason, other.reason),
         is_same_answer=one.answer_hash == other.answer_hash,
         cost_usd_micros=other.cost_usd_micros - one.cost_usd_micros,
+        is_unpriced=bool(one.unpriced_calls or other.unpriced_calls),
         took_ms=(other.took_ms or 0) - (one.took_ms or 0) if is_timed else None,
         tokens=other.tokens - one.tokens,
     )
@@ -118,6 +125,7 @@ def _figures(sides: Sequence[Side]) -> Figures:
         met=sum(side.met is True for side in sides),
         unmet=sum(side.met is False for side in sides),
         cost_usd_micros=sum(side.cost_usd_micros for side in sides),
+        unpriced_calls=sum(side.unpriced_calls for side in sides),
         tokens=sum(side.tokens for side in sides),
         median_took_ms=statistics.median(took_ms) if took_ms else None,
     )

@@ -27,6 +27,7 @@ class CaseResult(msgspec.Struct, frozen=True, kw_only=True):
     model: str | None = None
     usage: Usage = Usage()
     cost_usd_micros: int = 0
+    unpriced_calls: int = 0  # model calls with unknown cost, which that sum leaves out
     turns: int = 0
     tool_calls: int = 0
     created_ms: int | None = None

@@ -47,6 +47,7 @@ class BenchSummary(msgspec.Struct, frozen=True, kw_only=True):
     input_tokens: int
     output_tokens: int
     cost_usd_micros: int
+    unpriced_calls: int = 0  # with unknown cost, which that sum leaves out
     span_ms: int | None  # from the first acceptance to the last end, pauses included
     models: list[str]
     catalogue_hashes: list[str]  # more than one: the tools changed between runs
@@ -90,6 +91,7 @@ def summarise(directory: ResultsDirectory, wanted: int, environment: Environment
         input_tokens=found.totals["input_tokens"],
         output_tokens=found.totals["output_tokens"],
         cost_usd_micros=found.totals["cost_usd_micros"],
+        unpriced_calls=found.totals["unpriced_calls"],
         span_ms=found.span_ms,
         models=sorted(found.models),
         catalogue_hashes=sorted(found.catalogue_hashes),
@@ -147,6 +149,7 @@ class _Figures:
         self.totals["input_tokens"] += result.usage.input_tokens
         self.totals["output_tokens"] += result.usage.output_tokens
         self.totals["cost_usd_micros"] += result.cost_usd_micros
+        self.totals["unpriced_calls"] += result.unpriced_calls
 
     def _note_time(self, result: CaseResult) -> None:
         if result.created_ms is None or result.finished_ms is None or result.took_ms is None:

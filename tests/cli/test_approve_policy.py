@@ -53,7 +53,9 @@ def test_every_tool_of_the_catalogue_can_be_listed(tool: str) -> None:
     assert ApprovePolicy("tools", frozenset({tool})) == ApproveType().convert(tool, None, None)
 
 
-@every_row("text", ["", "a b", "a,,b", "mcp/x", "a,ask", "budget"])
+@every_row(
+    "text", ["", "a b", "a,,b", "mcp/x", "a,ask", "budget", "Deny", "allow", "ALL", "read_file,yes"]
+)
 def test_what_is_no_list_of_tools_is_refused(text: str) -> None:
     """The mistake is found before anything is sent."""
     with pytest.raises(click.BadParameter):

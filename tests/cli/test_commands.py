@@ -9,7 +9,7 @@ import click
 import pytest
 
 from palyra.cli.errors import LISTS, stop_for
-from palyra.cli.main import COMMANDS, cli
+from palyra.cli.main import COMMANDS, SECTIONS, cli, sections
 from palyra.core.tape.events import RunDone
 from palyra.errors import NotFound
 from tests.cli.command import palyra, run_python
@@ -236,7 +236,7 @@ LISTINGS: dict[tuple[str, ...], tuple[str, Json, str]] = {
     ),
     ("sessions", "list"): ("session.list", {"sessions": [SESSION_RECORD]}, "daily"),
     ("tokens", "list"): ("token.list", {"tokens": [TOKEN_SHOWN]}, "laptop"),
-    ("usage",): ("usage.summary", SPENT, "$0.000012 + 1 of unknown cost"),
+    ("usage",): ("usage.summary", SPENT, "$0.000012 + 1 call without a price"),
     ("usage", "--by", "day"): ("usage.summary", SPENT, "1970-01-02"),
     ("agents", "list"): ("agent.list", {"agents": [AGENT_SHOWN]}, "read_file, echo"),
     ("agents", "show", "scout"): ("agent.get", AGENT_SHOWN, "Look round."),
@@ -797,6 +797,22 @@ def test_help_line_is_the_commands_own(name: str) -> None:
     command = cli.get_command(click.Context(cli), name)
     assert command is not None
     assert COMMANDS[name][1] == command.get_short_help_str(limit=100)
+
+
+def test_the_list_of_commands_has_each_once_in_a_section() -> None:
+    """Every name of a section is a command, and every command is in one section."""
+    listed = [name for names in sections().values() for name in names]
+    assert sorted(COMMANDS) == sorted(listed)
+    assert {name for names in SECTIONS.values() for name in names} <= COMMANDS.keys()
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_short_help_is_a_whole_sentence(name: str) -> None:
+    """No line of a group's list of commands is cut."""
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    for each in getattr(command, "commands", {}).values():
+        assert each.get_short_help_str().endswith("."), each.name
 
 
 async def test_help_imports_no_heavy_library() -> None:

@@ -82,11 +82,18 @@ def test_questions_say_how_they_are_answered() -> None:
     assert [
         "WAITING FOR YOU",
         (
-            "000001  write_file(path='a')  medium risk  default in 000009  asked 4 min ago"
-            "  expires in 11 min"
+            "000001  expires in 11 min  medium risk  write_file(path='a')  default in 000009"
+            "  asked 4 min ago"
         ),
     ] == shown[2:4]
     assert "palyra approvals show 000001, then allow 000001 or deny 000001" == shown[5]
+
+
+def test_the_time_left_of_a_question_fits_80_columns() -> None:
+    """However long the call is, the time left is shown whole."""
+    long = question(1, summary=f"write_file(path={'a' * 200!r})")
+    lines = fit(render(overview(questions=[long]), NOW_MS), 80, 40)
+    assert any("expires in 11 min" in line.text for line in lines)
 
 
 def test_senders_and_lessons_wait_too() -> None:
@@ -130,11 +137,10 @@ def test_trouble_of_a_day_is_listed() -> None:
     )
     place = shown.index("WENT WRONG IN 24 H")
     assert [
-        "000001  high  the provider is away (3 times, last 1 min ago, open)",
-        "000001  high  the provider is away (last 1 min ago, resolved)",
+        "000001  high  the provider is away (4 times, last 1 min ago, open)",
         "abcdef  run failed: auth: no (0 s ago)",
         "abcdef  run ended in part: turn_limit (0 s ago)",
-    ] == shown[place + 1 : place + 5]
+    ] == shown[place + 1 : place + 4]
     assert "palyra 1.0 · ready · 0 open · 1 incident" == shown[0]
 
 

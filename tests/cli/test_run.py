@@ -18,6 +18,7 @@ from palyra.core.preview.blocks import Preview
 from palyra.core.tape import events as ev
 from palyra.core.tape.taint import TaintSource
 from tests.cli.command import WITHIN_S, environment, palyra, start_palyra
+from tests.cli.test_commands import TOOL
 from tests.client.fake_daemon import (
     RUN,
     RUN_VIEW,
@@ -278,6 +279,10 @@ async def test_listed_tools_are_allowed_without_a_question(
             summary="s", why="w", risk="medium", scopes=scopes, blocks=(), taint=taint,
         )  # fmt: skip
         daemon.reply_with("approval.preview", preview)
+        daemon.reply_with(
+            "tool.list",
+            {"tools": [{**TOOL, "name": name} for name in ("shell", "write_file")], "hash": "h"},
+        )
         play(daemon, PROPOSED, msgspec.structs.replace(ASKED, scopes=scopes))
         await palyra("run", "hello", "--approve", policy, url=daemon.url)
     sent = next(params for method, params in daemon.requests if method == "approval.resolve")

@@ -72,6 +72,19 @@ def test_the_package_is_usable_by_name(tmp_path: Path) -> None:
     assert "function,function,function,function" == run(["node", "program.mjs"], tmp_path).strip()
 
 
+@pytest.mark.real
+@needs("node")
+def test_an_older_node_is_refused_at_the_import() -> None:
+    """The message names the version that is needed and the one that runs."""
+    program = (
+        'Object.defineProperty(process, "versions", { value: { node: "20.9.0" } });'
+        f"await import({json.dumps((FOLDER / 'client.js').as_uri())})"
+        ".catch((error) => console.log(error.message));"
+    )
+    said = run(["node", "--input-type=module", "--eval", program])
+    assert "palyra-client needs Node 22 or newer, and this is Node 20.9.0" == said.strip()
+
+
 def test_its_version_is_the_daemons() -> None:
     """In the package and in what the client says of itself."""
     package = json.loads((FOLDER / "package.json").read_text("utf-8"))
