@@ -233,7 +233,7 @@ def _went_wrong(overview: Overview, now_ms: int) -> Iterator[Line]:
     for each in overview.incidents or ():
         alike.setdefault((each.domain, one_line(each.summary)), []).append(each)
     for (_, summary), same in alike.items():
-        # The unresolved one stands for all: it is the one to act on.
+        # Shown is an unresolved one, which a person can act on.
         each = next((one for one in same if one.state in UNRESOLVED), same[0])
         count = sum(one.count for one in same)
         times = f"{count} times, " if count > 1 else ""
