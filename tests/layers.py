@@ -496,7 +496,23 @@ def records_are_decoded_in_one_place(module: Module) -> Iterator[str]:
                     yield f"{path}:{node.lineno}: decodes an event: see core/tape/events.py"
 
 
+def files_of_a_home_are_regular(module: Module) -> Iterator[str]:
+    """The store reads files by `store.files.private_files`: a pipe in a file's place blocks any other read."""
+    path = str(module.path)
+    if not path.startswith("store/") or path.startswith("store/backup/"):
+        return
+    for node in module.nodes:
+        match node:
+            case ast.Call(func=ast.Attribute(attr="read_bytes" | "read_text")):
+                yield f"{path}:{node.lineno}: reads by a path: see store/files/private_files.py"
+            case ast.Call(
+                func=ast.Attribute(attr="open"), args=[ast.Constant(value=str(mode))]
+            ) if mode.startswith("r"):
+                yield f"{path}:{node.lineno}: opens by a path: see store/files/private_files.py"
+
+
 PACKAGE_RULES: tuple[Rule, ...] = (
+    files_of_a_home_are_regular,
     records_are_decoded_in_one_place,
     prose_is_plain,
     imports_run_one_way,

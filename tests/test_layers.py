@@ -119,6 +119,9 @@ BROKEN = [
         "services/pins.py",
         "msgspec.json.decode(row.data, type=RunDone)",
     ),
+    # files
+    (layers.files_of_a_home_are_regular, "store/files/skills.py", "path.read_bytes()"),
+    (layers.files_of_a_home_are_regular, "store/vectors/index.py", 'path.open("rb")'),
     # sleeps
     (layers.tests_do_not_sleep, "test_run.py", "time.sleep(0.1)"),
     (layers.tests_do_not_sleep, "test_run.py", "async def f():\n    await trio.sleep(2)"),
@@ -169,6 +172,8 @@ KEPT = [
         "msgspec.json.encode(lineage).decode()",
     ),
     (layers.records_are_decoded_in_one_place, "services/pins.py", "ev.decode_event(k, row.data)"),
+    (layers.files_of_a_home_are_regular, "store/files/skills.py", 'path.open("wb")'),
+    (layers.files_of_a_home_are_regular, "cli/service.py", "path.read_text()"),
     (layers.tests_do_not_sleep, "test_run.py", "trio.sleep(0)"),
     (layers.tests_do_not_sleep, "test_run.py", "trio.sleep(pause_s)"),
     (layers.tests_do_not_sleep, "test_run.py", "trio.sleep_forever()"),

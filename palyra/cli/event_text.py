@@ -36,7 +36,7 @@ def narrate(item: TapeEvent) -> EventLine:
     purged = read_tombstone(item.data) if item.event is None else None
     if purged is not None:
         return EventLine("·", f"[purged {purged.day}]")
-    if item.data.startswith(damaged_row.PREFIX):
+    if item.event is None and bytes(item.data).startswith(damaged_row.PREFIX):
         return EventLine("✗", f"{visible(item.kind)} [damaged: it does not decode]", "red")
     render = _RENDERERS.get(type(item.event)) if item.event is not None else None
     if render is None:

@@ -373,6 +373,8 @@ def test_a_session_by_key(sdk: openai.OpenAI) -> None:
 
 
 FOREIGN: list[Any] = [
+    {"role": "assistant", "content": "a", "function_call": {"name": "f", "arguments": "{}"}},
+    {"role": "function", "name": "f", "content": "42"},
     {"role": "assistant", "content": "a", "reasoning_details": [{"type": "x"}]},
     {"role": "assistant", "content": "a", "provider_specific_fields": {"x": 1}},
     {"role": "assistant", "content": "a", "audio": {"id": "audio_1"}},

@@ -38,11 +38,16 @@ def answers() -> list[list[Piece]]:
         # From here on they say that the provider is ill; after three it would be left alone.
         [STREAM, sse(chunk(content="well"), told)],
         [STREAM, b"data: " + KEY.encode() + b"\n\n"],
+        [STREAM, b"data: " + KEY.encode() + b"\n\n"],
+        [STREAM, sse(chunk(content="well again"), "[DONE]")],
+        [refusal(200, KEY.encode())],
         [refusal(200, KEY.encode())],
     ]
 
 
-RUNS = len(answers()) - 2  # the first one takes two turns, the one that breaks off two attempts
+RUNS = (
+    len(answers()) - 4
+)  # the first one takes two turns, those that break off or say nonsense two attempts
 
 
 @contextmanager

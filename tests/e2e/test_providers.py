@@ -96,7 +96,6 @@ FAILURES = [
     (refusal(400, {"error": {"code": "context_length_exceeded"}}), 400, "context_overflow"),
     (refusal(400, {"error": {"code": "content_filter"}}), 400, "content_policy"),
     (refusal(400, {"error": {"message": "what?"}}), 400, "invalid_request"),
-    (STREAM + sse("{"), 502, "malformed"),
 ]
 HALF = STREAM + sse(chunk(content="fi"))
 
@@ -111,6 +110,16 @@ async def test_failures_without_a_retry(tmp_path: Path) -> None:
         (status, answer["error"]["palyra"]["code"]) for status, answer in told
     ]
     assert len(FAILURES) + 1 == len(served.bodies)
+
+
+async def test_a_malformed_answer_is_tried_once_more(tmp_path: Path) -> None:
+    """A second one ends the run with its class."""
+    broken = [STREAM + sse("{")]
+    async with serving(tmp_path, broken, broken, broken, FINE) as (served, daemon):
+        status, answer = await ask(daemon)
+        assert (502, "malformed") == (status, answer["error"]["palyra"]["code"])
+        assert 200 == (await ask(daemon))[0]
+    assert 4 == len(served.bodies)
 
 
 async def test_transient_failures_are_retried(tmp_path: Path) -> None:

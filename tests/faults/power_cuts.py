@@ -104,7 +104,7 @@ class Story:
         batch = []
         for _ in range(self.rng.randint(1, 6)):
             name, size = self.rng.choice(RUNS), self.rng.randint(1, 4)
-            payload = b"x" * self.rng.choice((10, 300, 9_000))
+            payload = b'"%b"' % (b"x" * self.rng.choice((10, 300, 9_000)))
             first, heads[name] = heads[name], heads[name] + size
             events = tuple(row(name, seq, data=payload) for seq in range(first, first + size))
             batch.append(Change(rows=events, records=(run(name, first + size - 1),)))

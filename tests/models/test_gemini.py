@@ -130,7 +130,7 @@ REFUSALS = [
     (400, error(400, "INVALID_ARGUMENT", "The input token count (9) exceeds the maximum number of "
      "tokens allowed (8)."), "context_overflow"),
     (403, error(403, "PERMISSION_DENIED", "no"), "auth"),
-    (404, error(404, "NOT_FOUND", "models/x is not found"), "invalid_request"),
+    (404, error(404, "NOT_FOUND", "models/x is not found"), "unknown_model"),
     (429, error(429, "RESOURCE_EXHAUSTED", "You exceeded your current quota."), "quota"),
     (429, error(429, "RESOURCE_EXHAUSTED", "You exceeded your current quota.", **RETRY),
      "rate_limited"),

@@ -364,6 +364,9 @@ BudgetWindow = Literal["run", "hour", "day", "month", "sliding"]
 BudgetAction = Literal["warn", "ask", "block"]
 
 
+DAMAGED_BUDGET = "its record is damaged, so what it may limit is refused"
+
+
 class BudgetRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A limit on tokens or cost in a time window, and the action at the limit.
 

@@ -37,6 +37,7 @@ import msgspec
 from msgspec.structs import asdict, replace
 
 from palyra.core.incident.kinds import recovery_exhausted
+from palyra.core.journal.records import DAMAGED_BUDGET
 from palyra.core.model.messages import RETRYABLE, ModelTurn
 from palyra.core.model.route_plan import RouteChange
 from palyra.core.model.routing import FAILS_OVER
@@ -561,7 +562,6 @@ def budget_answered(step: Step, incoming: ApprovalAnswered) -> None:
         end_exceeded(step, exceeded, f"; {incoming.by}: {incoming.reason or 'it may not go on'}")
 
 
-DAMAGED_BUDGET = "its record is damaged, so what it may limit is refused"
 REPAIR_BUDGET = (
     "set or delete the budget again (`palyra budget set`, `palyra budget delete`), or restore a backup "
     "that has it"

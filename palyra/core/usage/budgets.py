@@ -12,8 +12,13 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Literal, NamedTuple
 
-from palyra.core.journal.records import BudgetRecord, Charge, Usage, UsageRecord
-from palyra.core.run.decide import DAMAGED_BUDGET
+from palyra.core.journal.records import (
+    DAMAGED_BUDGET,
+    BudgetRecord,
+    Charge,
+    Usage,
+    UsageRecord,
+)
 from palyra.core.tape.events import Budget, BudgetExceeded, DelegationEnded
 from palyra.core.usage.prices import DAY_MS
 from palyra.errors import InvalidParams

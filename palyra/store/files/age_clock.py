@@ -83,6 +83,8 @@ class AgeClock:
 def _read(path: Path | None) -> Aging | None:
     """Return what the file keeps; None for an absent or damaged one, which is written again."""
     try:
-        return None if path is None else msgspec.json.decode(path.read_bytes(), type=Aging)
+        return (
+            None if path is None else msgspec.json.decode(private_files.read_file(path), type=Aging)
+        )
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
         return None

@@ -51,7 +51,7 @@ class CompiledCache:
     def find(self, engine: str, module_sha256: str) -> bytes | None:
         """Return the code, None if there is none that this daemon wrote."""
         try:
-            content = self._path(engine, module_sha256).read_bytes()
+            content = private_files.read_file(self._path(engine, module_sha256))
         except OSError:
             return None
         mac, code = content[:_MAC_BYTES], content[_MAC_BYTES:]

@@ -57,7 +57,7 @@ class KeptFiles:
             stamp = (found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
             if self._stamps.get(path) == stamp:
                 return ""
-            content = b"" if found.st_size > MAX_BYTES else path.read_bytes()
+            content = b"" if found.st_size > MAX_BYTES else private_files.read_file(path)
         except (FileNotFoundError, NotADirectoryError):
             self._stamps.pop(path, None)
             return "was removed" if path in self._good else ""

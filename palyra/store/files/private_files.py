@@ -7,6 +7,7 @@ import errno
 import os
 import stat
 from pathlib import Path
+from typing import BinaryIO
 
 from palyra.errors import DiskFull, Unavailable
 from palyra.store.files.free_space import NO_ROOM
@@ -54,6 +55,17 @@ def open_regular(path: Path, flags: int) -> int:
     os.close(descriptor)
     number = errno.EISDIR if stat.S_ISDIR(mode) else errno.ENODEV
     raise OSError(number, _REASONS.get(number, os.strerror(number)), str(path))
+
+
+def open_file(path: Path) -> BinaryIO:
+    """Open a regular file for reading.  Raises OSError, also for a pipe, a socket or a device."""
+    return os.fdopen(open_regular(path, os.O_RDONLY), "rb")
+
+
+def read_file(path: Path) -> bytes:
+    """Return the content of a regular file.  Raises OSError as `open_file` does."""
+    with open_file(path) as file:
+        return file.read()
 
 
 def touch_file(path: Path) -> None:

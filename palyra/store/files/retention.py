@@ -107,7 +107,7 @@ class RetainedFiles:
     def find(self, name: str) -> tuple[bytes, bytes] | None:
         """Return head line and body, None if absent or evicted.  Raises Unavailable."""
         try:
-            content = (self.root / name).read_bytes()
+            content = private_files.read_file(self.root / name)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
@@ -118,7 +118,7 @@ class RetainedFiles:
     def find_head(self, name: str) -> bytes | None:
         """Return the head line only."""
         try:
-            with (self.root / name).open("rb") as file:
+            with private_files.open_file(self.root / name) as file:
                 return file.readline().removesuffix(b"\n")
         except (FileNotFoundError, NotADirectoryError):
             return None
@@ -281,7 +281,7 @@ def _remove_durably(folder: Path) -> None:
 def read_evicted(folder: Path) -> list[Evicted]:
     """Read the list of what was evicted from a folder; damaged lines are left out.  Raises Unavailable."""
     try:
-        lines = (folder / EVICTED).read_text(encoding="ascii", errors="replace").splitlines()
+        lines = private_files.read_file(folder / EVICTED).decode("ascii", "replace").splitlines()
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as error:

@@ -27,7 +27,7 @@ class SkillStore:
     def read(self) -> SkillIndex:
         """Read the index.  Raises Unavailable for an invalid file."""
         try:
-            return msgspec.json.decode(self._index.read_bytes(), type=SkillIndex)
+            return msgspec.json.decode(private_files.read_file(self._index), type=SkillIndex)
         except FileNotFoundError:
             return SkillIndex()
         except (OSError, msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -55,7 +55,7 @@ class SkillStore:
     def find_package(self, digest: str) -> bytes | None:
         """Return the package with this digest, None if it is absent or its content differs."""
         try:
-            data = self._path(digest).read_bytes()
+            data = private_files.read_file(self._path(digest))
         except OSError:
             return None
         return data if sha256_hex(data) == digest else None

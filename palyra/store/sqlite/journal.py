@@ -61,7 +61,7 @@ from palyra.store.sqlite.open_files import (
 from palyra.store.sqlite.queries import list_newest_ids, list_unresolved
 from palyra.store.sqlite.retention import RetentionQueries
 from palyra.store.sqlite.row_check import RowSweep
-from palyra.store.sqlite.schema import SCHEMA_VERSION, migrate
+from palyra.store.sqlite.schema import SCHEMA_VERSION, migrate, restore_triggers
 from palyra.store.sqlite.tapes import PAGE_BYTES, Tapes
 from palyra.store.sqlite.turns import TurnQueries
 from palyra.store.sqlite.upgrade import keep_old
@@ -112,6 +112,7 @@ class SqliteJournal(MemorySearchQueries):
             self._pages.require_sound(connection)
             kept = keep_old(connection, self.path, self.roots_path, self._disk)
             migrated_from = migrate(connection)
+            restore_triggers(connection)
             found = take_ownership(connection)
             roots = self._open_roots(held, found)
             mismatch = self._keys.find_mismatch(

@@ -8,6 +8,7 @@ answer, a terminal state is final.
 """
 
 from collections.abc import Sequence
+from contextlib import closing
 
 import apsw
 
@@ -660,6 +661,31 @@ def migrate(connection: apsw.Connection, migrations: Sequence[str] = MIGRATIONS)
             connection.pragma("application_id", APPLICATION_ID)
             connection.pragma("user_version", version + 1)
     return found if 0 < found < len(migrations) else None
+
+
+def restore_triggers(connection: apsw.Connection) -> list[str]:
+    """Make triggers again that are missing or others than the schema's; return their names.
+
+    They hold promises ("an approval is answered once") that no query repeats.
+    """
+    stored = _read_triggers(connection)
+    with closing(apsw.Connection(":memory:")) as fresh:
+        for migration in MIGRATIONS:
+            fresh.execute(migration)
+        wanted = _read_triggers(fresh)
+    if stored == wanted:
+        return []
+    wrong = sorted(name for name, text in wanted.items() if stored.get(name) != text)
+    with transaction(connection):
+        for name in wrong:
+            connection.execute(f'DROP TRIGGER IF EXISTS "{name}"')
+            connection.execute(wanted[name])
+    return wrong
+
+
+def _read_triggers(connection: apsw.Connection) -> dict[str, str]:
+    statement = "SELECT name, sql FROM sqlite_schema WHERE type = 'trigger'"
+    return dict(connection.execute(statement))
 
 
 def read_version(connection: apsw.Connection, known: int) -> int:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from palyra.core.memory.vectors import VectorSpace
-from palyra.store.files.private_files import create_file, make_directory
+from palyra.store.files.private_files import create_file, make_directory, open_file
 
 FORMAT = 1
 MAX_HEADER_BYTES = 4_096
@@ -56,7 +56,7 @@ def write_snapshot(path: Path, snapshot: Snapshot) -> None:
 def read_snapshot(path: Path, space: VectorSpace) -> Snapshot:
     """Return the content of the file.  Raises SnapshotError."""
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             line = file.readline(MAX_HEADER_BYTES)
             body = file.read()
     except FileNotFoundError:
@@ -84,7 +84,7 @@ def read_snapshot(path: Path, space: VectorSpace) -> Snapshot:
 def find_damage(path: Path) -> str:
     """Return why the file is damaged, whatever its embedder; "" if it is whole."""
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             header = msgspec.json.decode(file.readline(MAX_HEADER_BYTES), type=SnapshotHeader)
         read_snapshot(path, VectorSpace(header.embedder, header.dimensions))
     except (msgspec.DecodeError, UnicodeDecodeError):

@@ -241,7 +241,7 @@ async def test_a_refused_change_fails_its_own_ticket(
             for change in (
                 rows("run_a", 0, 1),
                 rows("run_b", 7, 1),
-                Change(rows=(row("run_c", 0, data=b"x" * 300_000),)),
+                Change(rows=(row("run_c", 0, data=b"x" * 800_000),)),
                 rows("run_a", 1, 1),
             )
         ]

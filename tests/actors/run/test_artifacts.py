@@ -95,7 +95,7 @@ async def test_another_session_cannot_read_an_artifact(
         for fields in ({"session_key": "t"}, {"session_key": "s", "caller": OTHER}):
             (page,) = await play(kit, ("artifact_read", asked), **fields)
             assert page.status == "failed"
-            assert "this conversation has no artifact" in page.error
+            assert "the session has no artifact" in page.error
 
 
 async def test_an_artifact_contains_no_secret(
@@ -144,7 +144,7 @@ async def test_an_output_that_cannot_be_kept_is_still_an_output(
     [
         ({"offset": 999_999_999}, "past the end: it has "),
         ({"line": 5_000}, "past the end: it has "),
-        ({"artifact": "0" * 16}, "no artifact 0000000000000000"),
+        ({"artifact": "0" * 16}, "no artifact '0000000000000000'"),
     ],
 )
 async def test_a_missing_artifact_is_an_error_with_the_known_ones(

@@ -104,7 +104,7 @@ class ChatToolCall(Params, frozen=True, kw_only=True):
 class ChatMessage(Params, frozen=True, kw_only=True):
     """One message; which members it has depends on its role."""
 
-    role: Literal["system", "developer", "user", "assistant", "tool"]
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
     content: str | tuple[ContentPart, ...] | None = None
     name: str | None = None
     tool_calls: tuple[ChatToolCall, ...] | None = None
@@ -429,6 +429,8 @@ def _add(conversation: Conversation, message: ChatMessage, where: str) -> None:
             conversation.add_user(content.text, content.pictures)
         case "assistant":
             conversation.add_assistant(content.text, tuple(_calls(message, where)))
+        case "function":  # of the API before tools: its call has no id
+            conversation.ignore("messages[].function")
         case "tool":
             if message.tool_call_id is None:
                 raise InvalidParams(f"{where}: missing field tool_call_id", field=where)

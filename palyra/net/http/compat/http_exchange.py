@@ -73,6 +73,10 @@ class HttpExchange:
             return value.decode("ascii") if value.isascii() else None
         return None
 
+    def set_header(self, name: str, text: str) -> None:
+        """Set a header of the answer that has texts of the request, redacted."""
+        self.headers[name] = self._redact(text.encode())[0].decode()
+
     def asks(self, name: str, value: str) -> bool:
         """True if the query has that value for that name."""
         return value in parse_qs(self._query.decode("ascii", "replace")).get(name, ())

@@ -100,7 +100,7 @@ def name_ignored(exchange: HttpExchange, places: tuple[str, ...]) -> None:
     """Name places of the request without effect in the answer's headers."""
     if places:
         text = ", ".join(place for place in places if place.isascii() and place.isprintable())
-        exchange.headers["palyra-ignored"] = text[:MAX_IGNORED_CHARS]
+        exchange.set_header("palyra-ignored", text[:MAX_IGNORED_CHARS])
 
 
 def _turn(
