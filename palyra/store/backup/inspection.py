@@ -441,7 +441,9 @@ def _check_records(connection: apsw.Connection, found: Inspection) -> None:
             for name, why in filter(None, faults):
                 found.report("records", f"{name}: {why}", _LEFT_OUT)
     with found.guard("records", "table runs"):
-        statement = "SELECT run_id FROM tape WHERE seq = 0 AND run_id NOT IN (SELECT run_id FROM runs)"
+        statement = (
+            "SELECT run_id FROM tape WHERE seq = 0 AND run_id NOT IN (SELECT run_id FROM runs)"
+        )
         for (run_id,) in connection.execute(statement):
             found.report("records", f"runs {run_id}: it has a tape and no record", _LEFT_OUT)
     found.checked["records"] = f"{pluralize(count, 'record')} decode"

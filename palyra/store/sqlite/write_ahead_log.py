@@ -8,6 +8,8 @@ Source of the format: https://www.sqlite.org/walformat.html.
 import struct
 from pathlib import Path
 
+from palyra.store.files.private_files import read_file
+
 _HEADER, _FRAME = 32, 24  # bytes
 _MAGIC = {0x377F0682: "<", 0x377F0683: ">"}  # and the order of bytes of the checksums
 
@@ -18,7 +20,7 @@ def count_hidden_frames(path: Path) -> int:
     Reads the whole log, some 20 MiB a second.  Raises OSError.
     """
     try:
-        content = memoryview(path.read_bytes())
+        content = memoryview(read_file(path))
     except FileNotFoundError:
         return 0
     if len(content) <= _HEADER:

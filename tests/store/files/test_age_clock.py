@@ -1,5 +1,6 @@
 """The time by which content ages, and its file."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,13 @@ def machine(tmp_path: Path) -> Machine:
     found = Machine(tmp_path)
     found.pass_time(found.start(), 1)
     return found
+
+
+def test_a_pipe_in_place_of_the_file_blocks_no_start(machine: Machine) -> None:
+    """It is damage like any other: the newest id in the journal is the time known."""
+    machine.path.unlink()
+    os.mkfifo(machine.path)
+    assert machine.wall.now_ms == machine.start(newest_ms=machine.wall.now_ms).age_ms()
 
 
 @pytest.mark.parametrize("ahead_days", [2, 40, 400, 36_500])

@@ -1,5 +1,6 @@
 """Small files of a home that are removed or changed while a daemon runs."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -32,6 +33,19 @@ def test_a_removed_file_is_saved(path: Path, check: Check) -> None:
     assert 0o600 == files.copies[path].stat().st_mode & 0o777
     files.restore(path)
     assert ({}, {}) == (files.find_losses(), files.copies)
+
+
+@pytest.mark.parametrize("check", [is_static, is_word])
+def test_a_pipe_in_place_of_a_file_blocks_nothing(path: Path, check: Check) -> None:
+    """It is a loss like any other."""
+    files = KeptFiles({path: check}, path.parent / "saved")
+    assert {} == files.find_losses()
+    path.unlink()
+    os.mkfifo(path)
+    assert ["cannot be read: it is no regular file: put the file itself there"] == list(
+        files.find_losses().values()
+    )
+    assert b"old" == files.copies[path].read_bytes()
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Migrations: a fresh file, every older version, a failing step, a file from the future."""
 
 import hashlib
+from contextlib import closing
 from pathlib import Path
 
 import apsw
@@ -10,7 +11,13 @@ from palyra.core.journal.changes import Change
 from palyra.core.journal.purged_row import MAX_BYTES, PREFIX
 from palyra.core.journal.records import RECEIPT_TTL_MS
 from palyra.errors import Unavailable
-from palyra.store.sqlite.schema import APPLICATION_ID, MIGRATIONS, SCHEMA_VERSION, migrate
+from palyra.store.sqlite.schema import (
+    APPLICATION_ID,
+    MIGRATIONS,
+    SCHEMA_VERSION,
+    migrate,
+    restore_triggers,
+)
 from tests.store.kit import row, rows, run, seqs, sqlite_journal
 
 PUBLISHED_SHA256 = (
@@ -48,6 +55,25 @@ def test_a_fresh_file_gets_the_newest_schema() -> None:
     assert set(tables.split()) == {
         name for (name,) in found if not name.startswith(("sqlite_", "memory_fts_", "turn_fts_"))
     }
+
+
+def test_missing_and_changed_triggers_are_made_again(tmp_path: Path) -> None:
+    """Also at the opening of a journal; a whole schema is left as it is."""
+    store = sqlite_journal(tmp_path)
+    store.open()
+    store.close()
+    with closing(apsw.Connection(str(store.path))) as connection:
+        whole = schema(connection)
+        assert [] == restore_triggers(connection)
+        connection.execute(
+            "DROP TRIGGER run_ends_once; DROP TRIGGER tape_is_never_deleted;"
+            "CREATE TRIGGER tape_is_never_deleted BEFORE DELETE ON tape BEGIN SELECT 1; END"
+        )
+        assert whole != schema(connection)
+    store.open()
+    store.close()
+    with closing(apsw.Connection(str(store.path))) as connection:
+        assert whole == schema(connection)
 
 
 def test_published_migrations_are_never_edited() -> None:

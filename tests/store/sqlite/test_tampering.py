@@ -300,9 +300,7 @@ def test_a_break_is_reported_once_and_work_continues(tmp_path: Path, *, is_signe
     )
     assert (16, 16) == (thorough.through_position, thorough.signed_through_position)
     store.close()
-    damage_again = apsw.Connection(str(tmp_path / "journal.sqlite3"))
-    damage_again.execute("UPDATE tape SET data = X'00' WHERE position = 14")
-    damage_again.close()
+    damage(tmp_path, run_sql("UPDATE tape SET data = X'00' WHERE position = 14"))
     opening, thorough = verify_all(tmp_path)
     assert ("run_c", 1, 14) == named(opening.first_break)
     assert 2 == thorough.breaks
