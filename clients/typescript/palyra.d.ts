@@ -246,7 +246,7 @@ export interface RunAnswer {
   is_cut?: boolean;
 }
 
-/** What keeps a run in its session's queue. */
+/** The cause that keeps a run in its session's queue. */
 export interface QueuedBehind {
   run_id?: string | null;
   phase?: "awaiting_approval" | "cancelled" | "done" | "failed" | "in_progress" | "queued" | "recovering" | "stranded" | null;
