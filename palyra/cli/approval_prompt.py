@@ -18,6 +18,7 @@ from typing import Literal
 
 import trio
 
+from palyra.cli.answers import describe_choices, parse_answer
 from palyra.cli.approve_policy import ApprovePolicy, Disposition
 from palyra.cli.errors import USAGE, WAITING, CommandFailed
 from palyra.cli.output import say
@@ -25,23 +26,12 @@ from palyra.cli.preview import beyond_files, describe_conditions, find_preview, 
 from palyra.client import Client, Subscription, TapeEvent, wait_any
 from palyra.client.approvals import AnswerOptions
 from palyra.core.journal.records import ApprovalScope
-from palyra.core.policy.grants import describe_key
 from palyra.core.tape.events import ApprovalRequested, ApprovalResolved
 from palyra.core.text.visible import show_json, visible
 from palyra.errors import Conflict, Forbidden, IllegalState
 
 LINE_BYTES = 4_096
 DIGEST_CHARS = 12
-Answer = tuple[Literal["allow", "deny"], ApprovalScope]
-
-ANSWERS: dict[str, Answer] = {
-    "y": ("allow", "once"),
-    "yes": ("allow", "once"),
-    "s": ("allow", "session"),
-    "session": ("allow", "session"),
-    "n": ("deny", "once"),
-    "no": ("deny", "once"),
-}
 
 
 class ApprovalPrompt:
@@ -146,10 +136,12 @@ class ApprovalPrompt:
 
     async def _show(self, asked: ApprovalRequested) -> None:
         """Print the question with its preview; with the arguments if there is no preview."""
-        say(f"? {visible(asked.summary)}", err=True, fg="magenta", bold=True)
+        preview = await find_preview(self._client, asked.approval_id)
+        is_exact = isinstance(preview, str)  # else the preview shows the arguments
+        head = visible(asked.summary) if is_exact else f"{visible(asked.tool)} needs an answer"
+        say(f"? {head}", err=True, fg="magenta", bold=True)
         say(f"  tool {visible(asked.tool)}, {asked.risk} risk", err=True)
         say(f"  asked because {visible(asked.policy_reason)}", err=True)
-        preview = await find_preview(self._client, asked.approval_id)
         inspection = asked.inspection
         if isinstance(preview, str):
             say(f"  no preview: {preview}", err=True, fg="yellow")
@@ -171,11 +163,11 @@ class ApprovalPrompt:
         if not line:  # end of input
             self._descriptor = self._shown = None
             return
-        answer = ANSWERS.get(line.strip().lower())
-        if answer is None or answer[1] not in asked.scopes:
+        answer = parse_answer(line, asked.scopes)
+        if answer is None:
             _print_question(asked)
             return
-        await self._answer(asked, *answer)
+        await self._answer(asked, answer.decision, answer.scope, reason=answer.reason)
 
     async def _answer(
         self,
@@ -234,9 +226,7 @@ def _show_json(value: object) -> None:
 
 
 def _print_question(asked: ApprovalRequested) -> None:
-    key = describe_key(asked.grant_key)
-    session = f", s = yes to {key} for this session" if "session" in asked.scopes else ""
-    say(f"  allow it? y = yes{session}, n = no: ", nl=False, err=True)
+    say(f"  {describe_choices(asked)}", nl=False, err=True)
 
 
 def _print_commands(asked: ApprovalRequested) -> None:

@@ -6,14 +6,12 @@ closes it.  Open cards are the status of a conversation.
 
 from dataclasses import dataclass, field
 
-from palyra.cli.event_text import EventLine, narrate
+from palyra.cli.call_result import PROGRAM, describe_result, name_whole
+from palyra.cli.event_text import EventLine, describe_briefly, narrate
 from palyra.cli.output import one_line
 from palyra.client import TapeEvent
 from palyra.core.tape import events as ev
-from palyra.core.text.visible import describe_call, visible
-
-OUTPUT_CHARS = 80
-AROUND = 5  # the mark, blanks, and the last column, which makes some terminals wrap
+from palyra.core.text.visible import visible
 
 # Events that have a line of their own in a conversation; calls have cards.
 TOLD = (
@@ -32,10 +30,11 @@ TOLD = (
 
 @dataclass(slots=True)
 class Cards:
-    """Open calls of one run, by call id; a line has at most `width` characters, or any number with 0."""
+    """Open calls of one run, by call id."""
 
-    width: int = 0
+    width: int = 79  # of a line
     _open: dict[str, str] = field(default_factory=dict)
+    _programs: set[str] = field(default_factory=set)  # calls that run one
 
     @property
     def status(self) -> str:
@@ -46,26 +45,29 @@ class Cards:
         """Apply one event and return the line that it completes, if any."""
         match item.event:
             case ev.ToolProposed() as call:
-                self._open[call.call_id] = visible(describe_call(call.tool, call.arguments))
+                self._open[call.call_id] = visible(describe_briefly(call.tool, call.arguments))
+                if call.executor == PROGRAM:
+                    self._programs.add(call.call_id)
                 return None
             case ev.ToolRejected() as call:
-                return self._close(call.call_id, "✗", f"malformed: {call.reason}", "red")
+                return self._close(call.call_id, f"malformed: {call.reason}")
             case ev.ToolDecided(verdict="deny") as call:
-                return self._close(call.call_id, "✗", f"denied: {call.reason}", "red")
-            case ev.ToolCompleted() as call:
-                is_good = call.status == "succeeded"
-                found = one_line(call.output or call.error or "", OUTPUT_CHARS)
-                text = f"{call.status.replace('_', ' ')}, {call.duration_ms} ms: {found}"
-                return self._close(
-                    call.call_id, *(("✓", text, "green") if is_good else ("✗", text, "red"))
-                )
+                return self._close(call.call_id, f"denied: {call.reason}")
+            case ev.ToolCompleted() as done:
+                return self._complete(done, name_whole(done, item.run_id, item.session_id))
             case _:
                 is_partial = isinstance(item.event, ev.RunDone) and item.event.reason == "partial"
                 return narrate(item) if is_partial or isinstance(item.event, TOLD) else None
 
-    def _close(self, call_id: str, mark: str, text: str, colour: str) -> EventLine:
-        call, outcome = self._open.pop(call_id, call_id), visible(text)
-        if self.width and len(call) + len(outcome) + AROUND > self.width:
-            outcome = one_line(outcome, max(self.width - AROUND - len(call), self.width // 2))
-            call = one_line(call, max(self.width - AROUND - len(outcome), 1))
-        return EventLine(mark, f"{call}  {outcome}", colour)
+    def _complete(self, done: ev.ToolCompleted, where: str) -> EventLine:
+        """Return the line of a result that fits the width, with the last lines of a program."""
+        call = one_line(self._open.pop(done.call_id, done.call_id), self.width // 2)
+        room = self.width - len(call) - len("✓   ")
+        result = describe_result(done, room, is_program=done.call_id in self._programs)
+        mark, colour = ("✓", "green") if done.status == "succeeded" else ("✗", "red")
+        return EventLine(mark, f"{call}  {result.render(room)}", colour, result.list_lines(where))
+
+    def _close(self, call_id: str, why: str) -> EventLine:
+        """Return the line of a call that did not run: its cause is shown whole."""
+        call = one_line(self._open.pop(call_id, call_id), self.width // 2)
+        return EventLine("✗", f"{call}  {visible(why)}", "red")

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import click
 import trio
 
-from palyra.cli.approval_prompt import ANSWERS
+from palyra.cli.answers import Answer, describe_choices, parse_answer
 from palyra.cli.cards import Cards
 from palyra.cli.chat_commands import PERFORM
 from palyra.cli.chat_completion import (
@@ -28,6 +28,7 @@ from palyra.cli.chat_completion import (
 )
 from palyra.cli.chat_terminal import ChatTerminal, PlainTerminal, Question, Typed
 from palyra.cli.errors import CANCELLED, DONE, INTERRUPTED, CommandFailed
+from palyra.cli.event_text import describe_briefly
 from palyra.cli.output import line_width, moves_cursor, one_line, paint, safe, say
 from palyra.cli.preview import find_preview, style_preview
 from palyra.cli.run_exit import RunExit
@@ -44,13 +45,12 @@ from palyra.cli.slash import (
 )
 from palyra.client import TapeEvent
 from palyra.core.journal.records import DEFAULT_WORKSPACE
-from palyra.core.policy.grants import describe_key
 from palyra.core.tape import events as ev
 from palyra.core.text.visible import show_json, visible
 from palyra.errors import Conflict, IllegalState, PalyraError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Sequence
 
     from palyra.cli.approve_policy import ApprovePolicy
     from palyra.cli.chat_session import Conversation
@@ -59,7 +59,6 @@ if TYPE_CHECKING:
     from palyra.core.tape.events import ApprovalRequested
 
 MAX_TYPED = 100  # lines that wait for the daemon
-HOW = "y = yes, n = no, and Enter"
 
 
 async def talk_at_terminal(conversation: Conversation, policy: ApprovePolicy) -> int:
@@ -200,7 +199,7 @@ class ChatDesk:
 
     async def _follow(self, run_id: str) -> None:
         """Show a run to its end; a failure to follow it is printed."""
-        ending, printer = RunExit(run_id), CardPrinter(self.terminal.print)
+        ending, printer = RunExit(run_id), CardPrinter(self.terminal)
         try:
             async with self.conversation.client.events(run_id) as items:
                 await self._show(items, printer, ending)
@@ -247,11 +246,9 @@ class ChatDesk:
             return
         if is_permitted:
             self.tell(f"? {one_line(asked.summary, 200)}: allow by --approve")
-            await self._resolve(asked, "y", "by --approve")
+            await self._resolve(asked, Answer("allow", reason="by --approve"))
             return
-        key = one_line(describe_key(asked.grant_key), 200)
-        session = f", s = yes to {key} for this session" if "session" in asked.scopes else ""
-        self.terminal.ask(Question(asked.approval_id, tuple(lines), f"allow it? {HOW}{session}: "))
+        self.terminal.ask(Question(asked.approval_id, tuple(lines), describe_choices(asked)))
 
     async def _answer(self, approval_id: str, line: str) -> None:
         """Send an answer; anything but one of the words is none."""
@@ -259,20 +256,21 @@ class ChatDesk:
         if asked is None:
             self.tell("that question was answered already", "yellow")
             return
-        word = line.strip().lower()
-        answer = ANSWERS.get(word)
-        if answer is None or answer[1] not in asked.scopes:
-            self.tell(f"not taken: {HOW}; Ctrl-C cancels the run", "yellow")
+        answer = parse_answer(line, asked.scopes)
+        if answer is None:
+            self.tell(f"not taken: {describe_choices(asked)}Ctrl-C cancels the run", "yellow")
             return
-        await self._resolve(asked, word, "")
+        await self._resolve(asked, answer)
 
-    async def _resolve(self, asked: ApprovalRequested, word: str, reason: str) -> None:
-
-        decision, scope = ANSWERS[word]
+    async def _resolve(self, asked: ApprovalRequested, answer: Answer) -> None:
         self._pending.pop(asked.approval_id, None)
         try:
             await self.conversation.client.resolve_approval(
-                asked.approval_id, decision, asked.digest, scope=scope, reason=reason
+                asked.approval_id,
+                answer.decision,
+                asked.digest,
+                scope=answer.scope,
+                reason=answer.reason,
             )
         except (Conflict, IllegalState) as error:
             self.tell(f"too late: {error.message}", "yellow")
@@ -321,10 +319,10 @@ class ChatDesk:
 class CardPrinter(RunPrinter):
     """Printer of a conversation: streamed text, and a card for each call."""
 
-    def __init__(self, write: Callable[[str], None]) -> None:
+    def __init__(self, terminal: ChatTerminal | PlainTerminal) -> None:
         super().__init__(streams=True)
         self._cards = Cards(line_width())
-        self._write = write
+        self._terminal = terminal
 
     @property
     def status(self) -> str:
@@ -340,23 +338,34 @@ class CardPrinter(RunPrinter):
     def _narrate(self, item: TapeEvent) -> None:
         """Print nothing: the cards have their own choice of lines."""
 
+    def _complete_call(self, item: TapeEvent, done: ev.ToolCompleted) -> None:
+        """Print nothing: the card has the result."""
+
     def _say(self, line: EventLine) -> None:
         self._end_line()
-        self._write(f"{paint(f'{line.mark} {line.text}', fg=line.colour)}\n")
+        self._terminal.show_live(())
+        self._terminal.print(f"{paint(f'{line.mark} {line.text}', fg=line.colour)}\n")
+        for each in line.lines:
+            self._terminal.print(f"{paint(f'  {each}', dim=True)}\n")
 
     def _print(self, text: str) -> None:
-        self._write(safe(text))
+        self._terminal.print(safe(text))
+
+    def _show_live(self, lines: Sequence[str]) -> None:
+        self._terminal.show_live(lines)
 
 
 async def describe_question(
     client: Client, asked: ApprovalRequested, policy: ApprovePolicy
 ) -> tuple[list[str], bool]:
     """Return the lines of a question, and True if `--approve` answers it."""
+    preview = await find_preview(client, asked.approval_id)
+    is_exact = isinstance(preview, str)  # else the preview shows the arguments
+    what = asked.summary if is_exact else describe_briefly(asked.tool, asked.arguments)
     head = [
-        paint(f"? {visible(asked.summary)}", fg="magenta", bold=True),
+        paint(f"? {visible(what)}", fg="magenta", bold=True),
         safe(f"  tool {visible(asked.tool)}, {asked.risk} risk; {visible(asked.policy_reason)}"),
     ]
-    preview = await find_preview(client, asked.approval_id)
     if isinstance(preview, str):
         body = [
             f"  no preview: {preview}; exact arguments:",

@@ -33,9 +33,10 @@ from prompt_toolkit.history import FileHistory, History, InMemoryHistory
 from prompt_toolkit.input.typeahead import clear_typeahead
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.patch_stdout import patch_stdout
+from prompt_toolkit.styles import Style
 
 from palyra.cli.approval_prompt import discard_typed
-from palyra.cli.output import page, say, write
+from palyra.cli.output import fit_cells, page, safe, say, uses_style, write
 
 if TYPE_CHECKING:
     from prompt_toolkit.document import Document
@@ -76,6 +77,7 @@ class ChatTerminal:
         self._question: Question | None = None
         self._is_closed = False
         self._tail = ""
+        self._live: tuple[str, ...] = ()  # lines that are replaced in place
         self._status = ""
         self._draft = ""  # begun before a question, continued after it
         self._session: PromptSession[str | None] = PromptSession(
@@ -84,6 +86,7 @@ class ChatTerminal:
             complete_while_typing=False,
             bottom_toolbar=lambda: [("class:bottom-toolbar", f" {self._status} ")],
             key_bindings=self._bind_keys(),
+            style=Style.from_dict({"live": "ansibrightblack" if uses_style() else ""}),
         )
 
     # --- on trio's side --------------------------------------------------------------------------
@@ -104,6 +107,12 @@ class ChatTerminal:
             write(f"{whole}\n")
         self._tail = tail
         self._redraw()
+
+    def show_live(self, lines: Sequence[str]) -> None:
+        """Replace the dimmed lines above the prompt, which is where text in progress stands."""
+        if self._live != tuple(lines):
+            self._live = tuple(lines)
+            self._redraw()
 
     def show_status(self, text: str) -> None:
         """Show one line below the prompt."""
@@ -134,6 +143,7 @@ class ChatTerminal:
     def _end_prompt(self) -> None:
         app = self._session.app
         if app.is_running and not app.is_done:
+            app.erase_when_done = True  # it took no line: what comes next stands in its place
             app.exit(result=None)
 
     def _edit(self) -> None:
@@ -153,6 +163,7 @@ class ChatTerminal:
 
     def _read(self, question: Question | None, shown_s: float) -> None:
         """Read one line, and send it if it is whole; the question was shown at `shown_s`."""
+        self._session.app.erase_when_done = False
         try:
             line = self._session.prompt(
                 lambda: self._render_prompt(question),
@@ -185,8 +196,9 @@ class ChatTerminal:
     def _render_prompt(self, question: Question | None) -> StyleAndTextTuples:
         width = max(shutil.get_terminal_size().columns - 1, 10)
         tail = f"{self._tail[-width:]}\n" if self._tail else ""
+        live = "".join(f"{fit_cells(safe(line), width)}\n" for line in self._live)
         sign = question.prompt if question is not None else "> "
-        return [("", tail), ("bold", sign)]
+        return [("", tail), ("class:live", live), ("bold", sign)]
 
     def _send(self, typed: Typed) -> None:
         with suppress(trio.RunFinishedError, trio.BrokenResourceError, trio.WouldBlock):
@@ -246,6 +258,9 @@ class PlainTerminal:
     def print(self, text: str) -> None:  # noqa: PLR6301 - the editor prints above itself
         """Print text."""
         write(text)
+
+    def show_live(self, lines: Sequence[str]) -> None:
+        """Show nothing: there is no place that stays."""
 
     def show_status(self, text: str) -> None:
         """Show nothing: there is no place that stays."""

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from palyra.cli.call_result import CallResult, name_whole, split_lines
 from palyra.cli.output import one_line
 from palyra.client import TapeEvent
 from palyra.core.journal import damaged_row
@@ -22,6 +23,9 @@ E = TypeVar("E", bound=ev.Event)
 Renderer = Callable[[Any], "EventLine"]
 
 
+LINE_CHARS = 100  # of a text on the line of its event
+
+
 @dataclass(frozen=True, slots=True)
 class EventLine:
     """Text of an event with a mark and a colour; the colour is one that click and rich share."""
@@ -29,10 +33,15 @@ class EventLine:
     mark: str
     text: str
     colour: str | None = None
+    lines: tuple[str, ...] = ()  # of an output, as they are; the printer escapes them
 
 
-def narrate(item: TapeEvent) -> EventLine:
-    """Return the line for an event; an unknown kind is shown by name and payload."""
+def narrate(item: TapeEvent, body_lines: int | None = 0) -> EventLine:
+    """Return the line for an event; an unknown kind is shown by name and payload.
+
+    With `body_lines` a text of several lines stands below, its last ones or with None all of it, and
+    any text that the line would cut.
+    """
     purged = read_tombstone(item.data) if item.event is None else None
     if purged is not None:
         return EventLine("·", f"[purged {purged.day}]")
@@ -43,8 +52,36 @@ def narrate(item: TapeEvent) -> EventLine:
         return EventLine(
             "·", f"{visible(item.kind)} {one_line(item.data.decode(errors='replace'), 120)}"
         )
-    line = render(item.event)
-    return replace(line, text=visible(line.text))
+    event, lines = _split_text(item, body_lines) if body_lines != 0 else (item.event, ())
+    line = render(event)
+    return replace(line, text=visible(line.text), lines=lines)
+
+
+def _split_text(item: TapeEvent, limit: int | None) -> tuple[ev.Event | None, tuple[str, ...]]:
+    """Return the event without a text that one line cannot show, and the lines of that text."""
+    match item.event:
+        case ev.ToolCompleted(output=output, error=error):
+            text, without = output, {"output": ""}
+            if error:
+                text = f"{output}\n{error}" if output else error
+                without["error"] = ""
+            where = name_whole(item.event, item.run_id, item.session_id)
+        case (
+            ev.MessageReceived(text=text)
+            | ev.MessageCompleted(text=text)
+            | ev.SteerReceived(text=text)
+        ):
+            where, without = f"palyra tape show --full {item.run_id}", {"text": ""}
+        case _:
+            return item.event, ()
+    lines = split_lines(text)
+    if len(lines) < 2 and len(text) <= LINE_CHARS:  # noqa: PLR2004 - one line
+        return item.event, ()
+    kept = lines if limit is None else lines[-limit:]
+    shown = CallResult("", "", tuple(kept), len(lines) - len(kept)).list_lines(where)
+    if limit is None and getattr(item.event, "artifact", None) is not None:
+        shown = (*shown, f"the tape has an excerpt; all of it: {where}")
+    return msgspec.structs.replace(item.event, **without), shown
 
 
 def to_json(item: TapeEvent) -> dict[str, object]:
@@ -153,8 +190,18 @@ def _exceeded(event: ev.BudgetExceeded) -> EventLine:
 
 def _proposed(event: ev.ToolProposed) -> EventLine:
     return EventLine(
-        "→", f"{describe_call(event.tool, event.arguments)}  [{event.tool_class}]", "yellow"
+        "→", f"{describe_briefly(event.tool, event.arguments)}  [{event.tool_class}]", "yellow"
     )
+
+
+def describe_briefly(tool: str, arguments: object) -> str:
+    """Describe a call in one line; a text of several lines is left out, its result or preview has it."""
+    if isinstance(arguments, dict):
+        arguments = {
+            name: "…" if isinstance(value, str) and "\n" in value.strip() else value
+            for name, value in arguments.items()
+        }
+    return describe_call(tool, arguments)
 
 
 def _rejected(event: ev.ToolRejected) -> EventLine:
@@ -188,7 +235,8 @@ def _tool_started(event: ev.ToolStarted) -> EventLine:
 def _tool_completed(event: ev.ToolCompleted) -> EventLine:
     good = event.status == "succeeded"
     output = event.output if good else (event.error or event.output)
-    text = f"{event.status} in {event.duration_ms} ms: {one_line(output, 100)}"
+    found = f": {one_line(output, LINE_CHARS)}" if output else ""
+    text = f"{event.status} in {event.duration_ms} ms{found}"
     return EventLine("←", text, "green" if good else "red")
 
 

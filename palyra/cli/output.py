@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 _HIDDEN = frozenset({"Cc", "Cs", "Zl", "Zp"})
 _DIRECTION = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _KEPT = frozenset("\n\t")
+PIPE_CHARS = 240  # of one line of a log
+_WIDE = frozenset({"W", "F"})
 LOOK_CHARS = 5_000  # `one_line` reads at most so many characters of a text
 MINUTE_S, HOUR_S, DAY_S = 60, 3_600, 86_400
 
@@ -97,11 +99,6 @@ def moves_cursor(*, err: bool = False) -> bool:
     return allows_cursor(os.environ, is_terminal=_is_terminal(err=err))
 
 
-def line_width() -> int:
-    """Return the columns of the terminal that standard output is; 0 if it is none."""
-    return shutil.get_terminal_size().columns if _is_terminal(err=False) else 0
-
-
 def _is_terminal(*, err: bool) -> bool:
     return (sys.stderr if err else sys.stdout).isatty()
 
@@ -119,6 +116,40 @@ def open_console(width: int | None = None) -> "Console":
     from rich.console import Console  # noqa: PLC0415 - help must be instant
 
     return Console(highlight=False, width=width, color_system="auto" if uses_style() else None)
+
+
+def line_width(*, err: bool = False) -> int:
+    """Return the characters of a line that does not wrap at the terminal; of a pipe, a generous limit."""
+    return shutil.get_terminal_size().columns - 1 if _is_terminal(err=err) else PIPE_CHARS
+
+
+def fit_cells(text: str, cells: int) -> str:
+    """Return the start of a line that takes at most so many cells; East Asian letters take two."""
+    used = 0
+    for at, char in enumerate(text):
+        used += 2 if unicodedata.east_asian_width(char) in _WIDE else 1
+        if used > cells:
+            return text[:at]
+    return text
+
+
+class LiveLines:
+    """Last lines of the output, which are replaced in place; none where the cursor cannot be moved."""
+
+    def __init__(self, *, err: bool = False) -> None:
+        self._err = err
+        self._is_shown = moves_cursor(err=err)
+        self._count = 0
+
+    def show(self, lines: Sequence[str]) -> None:
+        """Replace the lines, dimmed and cut to the width; none erases them."""
+        if not self._is_shown or not (lines or self._count):
+            return
+        back = f"\x1b[{self._count}A\r\x1b[J" if self._count else ""
+        width = line_width(err=self._err)
+        rows = [paint(fit_cells(safe(line), width), err=self._err, dim=True) for line in lines]
+        write(back + "".join(f"{row}\n" for row in rows), err=self._err)
+        self._count = len(rows)
 
 
 class ProgressLine:

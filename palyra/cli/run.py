@@ -109,6 +109,9 @@ CANCEL_WITHIN_S = 10.0
 @click.option(
     "--fail-fast", is_flag=True, help="Cancel the run when its model fails, instead of waiting."
 )
+@click.option(
+    "--verbose", "is_verbose", is_flag=True, help="Also print permissions of reading calls."
+)
 @click.option("--detach", is_flag=True, help="Print the run's id and return.")
 @click.option(
     "--preview", is_flag=True, help="Print what the references would cost, and send nothing."
@@ -143,6 +146,7 @@ def run(
     )
     policy = ApprovePolicy("deny") if deny else policy
     fail_fast: bool = given.pop("fail_fast")
+    is_verbose: bool = given.pop("is_verbose")
     start = _start_options(policy, given)
     words = _read_input() if text == "-" else text
     if preview:
@@ -162,7 +166,7 @@ def run(
         return
     ending = RunExit()
     try:
-        how = Manner(options, policy, fail_fast)
+        how = Manner(options, policy, fail_fast, is_verbose)
         talk(options, lambda client: _watch(client, words, start, how, ending))
     except CommandFailed as stop:
         if stop.exit_code != INTERRUPTED or ending.run_id is None:
@@ -213,6 +217,7 @@ class Manner:
     options: Options
     policy: ApprovePolicy
     fail_fast: bool
+    is_verbose: bool = False  # print every decision
 
 
 async def _preview(
@@ -263,7 +268,7 @@ async def _print(client: Client, items: Subscription, how: Manner, ending: RunEx
         return
     desk = ApprovalPrompt(client, find_terminal(), how.policy)
     pause = ModelPause(client, "cancel" if how.fail_fast else "count down")
-    story = RunPrinter(streams=sys.stdout.isatty())
+    story = RunPrinter(streams=sys.stdout.isatty(), is_verbose=how.is_verbose)
     await follow(items, story.tell, desk, ending, pause)
 
 

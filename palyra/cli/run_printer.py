@@ -9,10 +9,13 @@ the whole committed text on a new line.  A turn that ended at the token limit ("
 continued by the next turn on the same line.
 """
 
+import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from palyra.cli.call_result import PROGRAM, LiveOutput, describe_result, name_whole
 from palyra.cli.event_text import EventLine, narrate
-from palyra.cli.output import say
+from palyra.cli.output import LiveLines, line_width, say
 from palyra.client import EventsDiscarded, Item, ProgressItem, TapeEvent
 from palyra.core.tape import events as ev
 
@@ -38,6 +41,15 @@ SHOWN = (
 )
 
 
+LIVE_ROWS = 10  # of a program that runs
+ROWS_LEFT = 14  # of the screen, for the prompt of a conversation and its menu
+
+
+def find_live_rows() -> int:
+    """Return how many lines of a running program the terminal shows."""
+    return max(min(LIVE_ROWS, shutil.get_terminal_size().lines - ROWS_LEFT), 3)
+
+
 @dataclass(slots=True)
 class RunPrinter:
     """Live printer of a run: deltas of the text as they arrive, and one line for each step."""
@@ -47,12 +59,23 @@ class RunPrinter:
     _said: str = ""  # text of the last turn and of the turns that it continues
     _goes_on: bool = False  # the current turn continues the text of the one before
     _is_mid_line: bool = False
+    is_verbose: bool = False  # print every decision
+    _calls: dict[str, ev.ToolProposed] = field(default_factory=dict)  # open calls, by id
+    _outputs: dict[str, LiveOutput] = field(default_factory=dict)  # of open calls that print
+    _questions: set[str] = field(default_factory=set)  # on the screen: nothing is drawn below them
+    _live: LiveLines = field(default_factory=lambda: LiveLines(err=True))
 
     def tell(self, item: Item) -> None:
         """Print one item of the subscription."""
         match item:
             case ProgressItem(kind="text"):
                 self._stream(item)
+            case ProgressItem(kind="tool_output"):
+                self._outputs.setdefault(item.item, LiveOutput()).add(item.delta)
+                if not self._questions:
+                    self._end_line()
+                    last = self._outputs[item.item].last_lines(find_live_rows())
+                    self._show_live([f"  {line}" for line in last])
             case TapeEvent():
                 self._tell_event(item)
             case EventsDiscarded():
@@ -89,14 +112,50 @@ class RunPrinter:
                 self._streamed.clear()
             case ev.MessageCompleted(text=text):
                 self._conclude(text)
+            case _:
+                self._tell_call(item)
+
+    def _narrate(self, item: TapeEvent) -> None:
+        """Print one line for an event to standard error."""
+        self._say(narrate(item))
+
+    def _tell_call(self, item: TapeEvent) -> None:
+        """Print an event of a call, or another one of the list."""
+        match item.event:
+            case ev.ToolProposed() as call:
+                self._calls[call.call_id] = call
+                self._narrate(item)
+            case ev.ToolDecided() as decided if not self.is_verbose and self._is_plain(decided):
+                pass
+            case ev.ToolCompleted() as done:
+                self._complete_call(item, done)
+            case ev.ApprovalRequested() as asked:
+                self._show_live(())
+                self._questions.add(asked.approval_id)
+            case ev.ApprovalResolved() as answered:
+                self._questions.discard(answered.approval_id)
+                self._narrate(item)
             case ev.Event() if isinstance(item.event, SHOWN):
                 self._narrate(item)
             case _:
                 pass
 
-    def _narrate(self, item: TapeEvent) -> None:
-        """Print one line for an event to standard error."""
-        self._say(narrate(item))
+    def _is_plain(self, decided: ev.ToolDecided) -> bool:
+        """True for a permission that goes without saying: of a reading call, or just given by a person."""
+        call = self._calls.get(decided.call_id)
+        is_reading = call is not None and call.tool_class.startswith("read_only")
+        return decided.verdict == "allow" and (is_reading or decided.reason_code == "approved")
+
+    def _complete_call(self, item: TapeEvent, done: ev.ToolCompleted) -> None:
+        """Print the result of a call, with the last lines of a program."""
+        call = self._calls.pop(done.call_id, None)
+        self._outputs.pop(done.call_id, None)
+        width = line_width(err=True) - 2
+        is_program = call is not None and call.executor == PROGRAM
+        result = describe_result(done, width, is_program=is_program)
+        colour = "green" if done.status == "succeeded" else "red"
+        lines = result.list_lines(name_whole(done, item.run_id, item.session_id))
+        self._say(EventLine("←", result.render(width), colour, lines))
 
     def _complete(self, event: ev.TurnCompleted) -> None:
         """Print the part of a turn's text that was not printed as deltas."""
@@ -128,9 +187,17 @@ class RunPrinter:
             self._print("\n")
         self._is_mid_line = False
 
+    def _show_live(self, lines: Sequence[str]) -> None:
+        """Replace the lines of a program that runs."""
+        self._live.show(lines)
+
     def _say(self, line: EventLine) -> None:
+        self._show_live(())
         self._end_line()
         say(f"{line.mark} {line.text}", err=True, fg=line.colour)
+        for each in line.lines:
+            say(f"  {each}", err=True, dim=True)
 
-    def _print(self, text: str) -> None:  # noqa: PLR6301 - a conversation prints elsewhere
+    def _print(self, text: str) -> None:
+        self._show_live(())
         say(text, nl=False)

@@ -28,6 +28,7 @@ from palyra.net.protocol.discovery import find_home
 
 PAGE_ROWS = 500
 STEPS = 1_000
+BODY_LINES = 20  # of one text
 BREAKS = {  # kind of a break -> text
     "edited": "an event was changed",
     "missing": "events are missing",
@@ -49,13 +50,21 @@ def tape() -> None:
 @click.option(
     "--after", "after_seq", type=click.IntRange(-1), default=-1, help="Only events after this seq."
 )
+@click.option("--full", "is_full", is_flag=True, help="Texts and outputs with all their lines.")
 @shared_options
-def show(options: Options, run_id: str, after_seq: int) -> None:
-    """Show the events of a run; with --json one a line, complete."""
-    talk(options, lambda client: _show_events(client, run_id, after_seq, as_json=options.as_json))
+def show(options: Options, run_id: str, after_seq: int, *, is_full: bool) -> None:
+    """Show the events of a run; with --json one a line, complete.
+
+    Lines of a text or of an output stand below its event: the last 20 of it, or all with --full.
+    """
+    limit = None if is_full else BODY_LINES
+    as_json = options.as_json
+    talk(options, lambda client: _show_events(client, run_id, after_seq, limit, as_json=as_json))
 
 
-async def _show_events(client: Client, run_id: str, after_seq: int, *, as_json: bool) -> None:
+async def _show_events(
+    client: Client, run_id: str, after_seq: int, limit: int | None, *, as_json: bool
+) -> None:
     """Print all committed events with a seq above `after_seq`, page by page."""
     start_ms: int | None = None
     cursor: int | None = after_seq
@@ -67,13 +76,15 @@ async def _show_events(client: Client, run_id: str, after_seq: int, *, as_json: 
             if as_json:
                 print_json_line(to_json(event))
             else:
-                _print_event(event, start_ms)
+                _print_event(event, start_ms, limit)
 
 
-def _print_event(event: TapeEvent, start_ms: int) -> None:
-    line = narrate(event)
+def _print_event(event: TapeEvent, start_ms: int, limit: int | None) -> None:
+    line = narrate(event, limit)
     past_s = (event.at_ms - start_ms) / 1000
     say(f"{event.seq:>4} {past_s:>8.3f} s  {event.kind:<19} {line.text}", fg=line.colour)
+    for each in line.lines:
+        say(f"{'':<7}{each}", dim=True)
 
 
 @tape.command()

@@ -53,6 +53,24 @@ def test_call_is_one_line_when_it_has_ended(last: ev.Event, mark: str, text: str
     assert {"\n", "\x1b", "\u202e"}.isdisjoint(line.text)
 
 
+def test_lines_of_a_failed_program_stay_below_its_card() -> None:
+    """The card fits its width and says how the program ended; the last 20 lines follow as they are."""
+    cards = Cards(60)
+    arguments = {"argv": ["sh", "-c", "x" * 200]}
+    cards.take(
+        item(
+            msgspec.structs.replace(PROPOSED, tool="shell", arguments=arguments, executor="process")
+        )
+    )
+    output = "\n".join([*(f"row {number}" for number in range(30)), "y" * 300, "[exit code 3]"])
+    line = cards.take(item(ev.ToolCompleted(call_id="c1", status="failed", output=output)))
+    assert line is not None
+    assert len(f"{line.mark} {line.text}") <= 60
+    assert line.text.endswith("failed, 0 ms: exit code 3")
+    assert ("… 11 lines before these: palyra tape show --full r", "row 11") == line.lines[:2]
+    assert "y" * 300 == line.lines[-1]
+
+
 def test_allowed_call_stays_open() -> None:
     """A permission is not the end of a call."""
     cards = Cards()

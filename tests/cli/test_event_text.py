@@ -1,6 +1,5 @@
 """Tape events as sentences."""
 
-import msgspec
 import pytest
 
 from palyra.cli.event_text import narrate
@@ -46,6 +45,6 @@ def told_of(event: ev.Event) -> str:
     """The text of an event."""
     item = TapeEvent(
         run_id="run_1", session_id="ses_1", seq=1, at_ms=0, kind=event.KIND,
-        data=msgspec.Raw(b"{}"), event=event,
+        data=b"{}", event=event,
     )  # fmt: skip
     return narrate(item).text

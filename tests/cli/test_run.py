@@ -3,6 +3,7 @@
 import contextlib
 import os
 import pty
+import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -407,6 +408,7 @@ def record_answer(daemon: FakeDaemon, nursery: trio.Nursery) -> None:
         ("y", "allow", "once", 0),
         ("s", "allow", "session", 0),
         ("n", "deny", "once", 4),
+        ("n because it is the wrong file", "deny", "once", 4),
     ],
 )
 async def test_person_is_asked(typed: str, decision: str, scope: str, code: int) -> None:
@@ -426,6 +428,7 @@ async def test_person_is_asked(typed: str, decision: str, scope: str, code: int)
     assert code == exit_code
     sent = next(params for method, params in daemon.requests if method == "approval.resolve")
     assert (decision, scope, DIGEST) == (sent["decision"], sent["scope"], sent["digest"])
+    assert typed.partition("because ")[2] == sent.get("reason", "")
     for shown in ("medium risk", '"content": "hi\\u001b[2J"', DIGEST[:12], "writing asks"):
         assert shown in screen
 
@@ -516,6 +519,47 @@ async def test_tail_of_a_text_is_not_printed() -> None:
         _, screen = await at_terminal(daemon, script)
     assert "one two three four" in screen
     assert (1, 1) == (screen.count("one "), screen.count("three "))
+
+
+async def test_output_of_a_program_is_shown_by_lines() -> None:
+    """Lines are shown as they come; the last 20 of a failure stay, with the command for the others."""
+    printed = "".join(f"row {number}\n" for number in range(30))
+    failed = ev.ToolCompleted(
+        call_id=CALL, status="failed", output=f"{printed}[exit code 3]", duration_ms=3
+    )
+
+    async def script(person: Person, _process: ForkedProcess) -> None:
+        await person.see("write_file")
+        delta = ProgressItem(run_id=RUN, item=CALL, order=0, kind="tool_output", delta="row 0\nro")
+        await daemon.connections[0].notify("progress", **msgspec.to_builtins(delta))
+        await person.see("  row 0")
+        await daemon.publish(failed, *ending())
+        await person.see("done: answered")
+
+    async with fake_daemon() as daemon:
+        play(daemon, msgspec.structs.replace(PROPOSED, executor="process"), decided("allow"))
+        _, screen = await at_terminal(daemon, script)
+    stays = screen[screen.index("← ") :]
+    stays = re.sub(r"\x1b\[[0-9;]*m", "", stays)
+    assert "failed, 3 ms: exit code 3\r\n" in stays
+    assert f"10 lines before these: palyra tape show --full {RUN}" in stays
+    assert "  row 10\r\n  row 11\r\n" in stays
+    assert "row 9\r" not in stays
+
+
+@pytest.mark.parametrize("is_verbose", [False, True])
+async def test_permission_of_a_reading_call_goes_without_saying(*, is_verbose: bool) -> None:
+    """Only --verbose prints it; that of an effect is always printed."""
+    reading = msgspec.structs.replace(PROPOSED, tool_class="read_only_safe")
+    async with fake_daemon() as daemon:
+        play(daemon, reading, decided("allow"), COMPLETED, *ending())
+        options = ["--verbose"] if is_verbose else []
+        quiet = await palyra("run", "hello", *options, url=daemon.url)
+    async with fake_daemon() as daemon:
+        play(daemon, PROPOSED, decided("allow"), COMPLETED, *ending())
+        effect = await palyra("run", "hello", url=daemon.url)
+    assert is_verbose == ("allowed: " in quiet.err)
+    assert "allowed: " in effect.err
 
 
 async def test_interrupt_cancels_the_run() -> None:

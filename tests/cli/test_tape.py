@@ -1,5 +1,7 @@
 """`palyra tape`: reading, exporting, and proving an export without a daemon."""
 
+from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -7,7 +9,14 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from palyra.core.journal.tape_row import GENESIS, TapeRow, link
-from palyra.core.tape.events import MessageCompleted, MessageReceived, RunDone, encode_event
+from palyra.core.tape.events import (
+    Event,
+    MessageCompleted,
+    MessageReceived,
+    RunDone,
+    ToolCompleted,
+    encode_event,
+)
 from palyra.core.tape.export import ExportLine, claim
 from tests.cli.command import palyra
 from tests.client.fake_daemon import RUN, SESSION, Connection, FakeDaemon, Json, fake_daemon
@@ -57,10 +66,10 @@ def export_page(_connection: Connection, params: Json) -> object:
     }
 
 
-def read_page(_connection: Connection, params: Json) -> object:
+def read_page(_connection: Connection, params: Json, events: Sequence[Event] = EVENTS) -> object:
     """`tape.read`, one event a page."""
     seq = params["after_seq"] + 1
-    event = EVENTS[seq]
+    event = events[seq]
     row = {
         "run_id": RUN,
         "session_id": SESSION,
@@ -69,10 +78,10 @@ def read_page(_connection: Connection, params: Json) -> object:
         "kind": event.KIND,
         "data": msgspec.Raw(encode_event(event)),
     }
-    is_last = seq == len(EVENTS) - 1
+    is_last = seq == len(events) - 1
     return {
         "events": [row],
-        "head_seq": len(EVENTS) - 1,
+        "head_seq": len(events) - 1,
         "floor_seq": 0,
         "bytes": 0,
         "next_after_seq": None if is_last else seq,
@@ -99,6 +108,26 @@ async def test_show_prints_every_event() -> None:
         "   1    0.250 s  message.completed   a\\u001bb",
         "   2    0.500 s  run.done            done: answered",
     ] == shown.out.splitlines()
+
+
+@pytest.mark.parametrize("is_full", [False, True])
+async def test_show_keeps_the_lines_of_a_text(*, is_full: bool) -> None:
+    """The last 20 lines of a text stand below its event, or all; controls are escaped, newlines kept."""
+    text = "\n".join([*(f"row {number}" for number in range(30)), "  in\x1b[2J"])
+    async with fake_daemon() as daemon:
+        events = (
+            ToolCompleted(call_id="c", status="failed", output=text),
+            MessageCompleted(text="short"),
+            MessageCompleted(text="w" * 500),
+        )
+        daemon.answers["tape.read"] = partial(read_page, events=events)
+        options = ["--full"] if is_full else []
+        done = await palyra("tape", "show", RUN, *options, url=daemon.url)
+    rows = [line.strip() for line in done.out.splitlines()]
+    assert is_full == ("row 10" in rows)
+    assert is_full == (f"… 11 lines before these: palyra tape show --full {RUN}" not in rows)
+    assert {"row 11", "row 29", "in\\u001b[2J", "w" * 500} <= {*rows}
+    assert any(row.endswith("message.completed   short") for row in rows)
 
 
 async def test_show_as_json_is_complete() -> None:

@@ -194,6 +194,17 @@ async def test_chat_asks_and_takes_only_an_answer(tmp_path: Path) -> None:
             assert not (daemon.workspace / "note.txt").exists()
             person.type("y\r")
             await person.see("succeeded")
+            await person.see("idle")
+            person.type(f"/{WRITE.replace('note', 'other')}\r")
+            await person.see("s = yes to other.txt for this session")
+            await person.see("waits for you")
+            denial = ""
+            while "deny (once)" not in denial:
+                person.type("n because it is the wrong file\r")
+                denial = await person.see("wrong file\r")
+                denial = await person.see("\r")
+            await person.see("denied: it is the wrong file")
+            await person.see("idle")
             person.type("/quit\r")
         answered = await client.get_approval(waiting.approval_id)
         assert "x" == (daemon.workspace / "note.txt").read_text()
