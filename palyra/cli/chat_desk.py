@@ -43,6 +43,7 @@ from palyra.cli.slash import (
     is_command,
     parse_line,
 )
+from palyra.cli.talk import PATIENCE_S
 from palyra.client import TapeEvent
 from palyra.core.journal.records import DEFAULT_WORKSPACE
 from palyra.core.tape import events as ev
@@ -59,6 +60,9 @@ if TYPE_CHECKING:
     from palyra.core.tape.events import ApprovalRequested
 
 MAX_TYPED = 100  # lines that wait for the daemon
+TICK_S = 1.0
+QUIET_S = 3.0  # a shorter silence is not worth a figure
+CALLS_CHARS = 20  # of the status, which has its seconds behind them at 80 columns
 
 
 async def talk_at_terminal(conversation: Conversation, policy: ApprovePolicy) -> int:
@@ -84,6 +88,7 @@ async def talk_at_terminal(conversation: Conversation, policy: ApprovePolicy) ->
     async with trio.open_nursery() as nursery:
         desk = ChatDesk(conversation, policy, terminal, nursery)
         nursery.start_soon(terminal.serve)
+        nursery.start_soon(desk.tick)
         nursery.start_soon(_leave_on_signal, send)
         try:
             await desk.serve(receive)
@@ -120,6 +125,26 @@ class ChatDesk:
     _asked: ApprovalRequested | None = None  # the question on the screen
     _was_interrupted: bool = False
     _calls: str = ""
+    _printer: CardPrinter | None = None  # of the open run
+    _models: tuple[str | None, str] = (
+        None,
+        "",
+    )  # the model that was chosen, and the one that answers
+    _heard_s: float = field(default_factory=trio.current_time)  # time of the run's last item
+    _lost_s: float | None = None  # time since which there is no connection
+
+    async def tick(self) -> None:
+        """Keep the seconds of the status current.  Cancellation: nothing is lost."""
+        with suppress(PalyraError):  # an older daemon, or a token that may not see them
+            models = (await self.conversation.client.list_models()).models
+            default = next((each.name for each in models if each.is_default), "")
+            self._models = self._models if self._models[1] else (None, default)
+        while True:
+            is_connected = self.conversation.client.is_connected
+            if is_connected or self._lost_s is None:
+                self._lost_s = None if is_connected else trio.current_time()
+            self.show_status()
+            await trio.sleep(TICK_S)
 
     async def serve(self, typed: trio.MemoryReceiveChannel[Typed]) -> None:
         """Apply what is typed until the person leaves."""
@@ -187,6 +212,8 @@ class ChatDesk:
         if self.run_id is None:
             self.tell("Ctrl-C again leaves")
             return False
+        if self._printer is not None:
+            self._printer.end_line()
         self.tell("cancelling; Ctrl-C again leaves without waiting", "yellow")
         self.nursery.start_soon(self._cancel, self.run_id)
         return False
@@ -200,13 +227,14 @@ class ChatDesk:
     async def _follow(self, run_id: str) -> None:
         """Show a run to its end; a failure to follow it is printed."""
         ending, printer = RunExit(run_id), CardPrinter(self.terminal)
+        self._printer, self._heard_s = printer, trio.current_time()
         try:
             async with self.conversation.client.events(run_id) as items:
                 await self._show(items, printer, ending)
         except PalyraError as error:
             self.tell(f"✗ {error}", "red")
         if self.run_id == run_id:
-            self.run_id, self._calls = None, ""
+            self.run_id, self._calls, self._printer = None, "", None
         if ending.code == CANCELLED:
             self._was_interrupted = False
         self.show_status()
@@ -214,6 +242,7 @@ class ChatDesk:
     async def _show(self, items: Subscription, printer: CardPrinter, ending: RunExit) -> None:
         async for item in items:
             printer.tell(item)
+            self._heard_s = trio.current_time()
             if isinstance(item, TapeEvent):
                 ending.note(item.event)
                 await self._note(item)
@@ -229,6 +258,8 @@ class ChatDesk:
             case ev.ApprovalResolved(approval_id=approval_id):
                 self._pending.pop(approval_id, None)
                 await self._ask_next()
+            case ev.TurnStarted(model=model):
+                self._models = (self.conversation.model, model)
             case _:
                 pass
 
@@ -304,16 +335,40 @@ class ChatDesk:
     def show_status(self) -> None:
         """Show agent, model, workspace, session and what the run does below the prompt."""
         chat = self.conversation
-        state = "idle"
-        if self.run_id is not None:
-            state = f"runs {self._calls}" if self._calls else "thinks"
-            state = "waits for you" if self._asked is not None else state
+        now_s = trio.current_time()
+        state = describe_state(
+            self._calls if self.run_id is not None else None,
+            is_asked=self._asked is not None,
+            quiet_s=now_s - self._heard_s,
+            lost_s=None if self._lost_s is None else now_s - self._lost_s,
+        )
+        chosen, used = self._models
+        model = used if chosen == chat.model and used else chat.model or "default model"
         session = (chat.session_id or "new session")[-12:]
         images = f" · {len(chat.images)} images" if chat.images else ""
         self.terminal.show_status(
-            one_line(f"{chat.agent or 'default'} · {chat.model or 'default model'} · "
-                     f"in {chat.workspace or DEFAULT_WORKSPACE} · …{session}{images} · {state}", 160)
+            one_line(f"{chat.agent or 'default'} · {model} · in {chat.workspace or DEFAULT_WORKSPACE}"
+                     f" · …{session}{images} · {state}", 160)
         )  # fmt: skip
+
+
+def describe_state(
+    calls: str | None, *, is_asked: bool, quiet_s: float, lost_s: float | None
+) -> str:
+    """Return the state of a conversation in words; `calls` are those of the open run, None without one.
+
+    A silence of the model or of a call has its seconds, as does a lost connection.
+    """
+    if lost_s is not None:
+        return (
+            f"reconnecting, {lost_s:.0f} s" if lost_s < PATIENCE_S else "no daemon; Ctrl-D leaves"
+        )
+    if calls is None:
+        return "idle"
+    if is_asked:
+        return "waits for you"
+    state = f"runs {one_line(calls, CALLS_CHARS)}" if calls else "thinks"
+    return f"{state}, {quiet_s:.0f} s" if quiet_s >= QUIET_S else state
 
 
 class CardPrinter(RunPrinter):
@@ -342,7 +397,7 @@ class CardPrinter(RunPrinter):
         """Print nothing: the card has the result."""
 
     def _say(self, line: EventLine) -> None:
-        self._end_line()
+        self.end_line()
         self._terminal.show_live(())
         self._terminal.print(f"{paint(f'{line.mark} {line.text}', fg=line.colour)}\n")
         for each in line.lines:

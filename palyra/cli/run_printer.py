@@ -73,7 +73,7 @@ class RunPrinter:
             case ProgressItem(kind="tool_output"):
                 self._outputs.setdefault(item.item, LiveOutput()).add(item.delta)
                 if not self._questions:
-                    self._end_line()
+                    self.end_line()
                     last = self._outputs[item.item].last_lines(find_live_rows())
                     self._show_live([f"  {line}" for line in last])
             case TapeEvent():
@@ -165,24 +165,25 @@ class RunPrinter:
         if text.startswith(so_far):
             text = text[len(so_far) :]
         else:
-            self._end_line()
+            self.end_line()
         self._print(text)
         self._is_mid_line = self._is_mid_line or bool(text)
         if event.finish_reason != "length":  # else the next turn continues this line
-            self._end_line()
+            self.end_line()
 
     def _conclude(self, text: str) -> None:
         """Print the part of the answer that no turn has printed; without streaming, all of it."""
         if text.startswith(self._said):
             text = text[len(self._said) :]
         else:
-            self._end_line()
+            self.end_line()
         if text:
             self._print(f"{text}\n")
             self._is_mid_line = False
-        self._end_line()
+        self.end_line()
 
-    def _end_line(self) -> None:
+    def end_line(self) -> None:
+        """End the line of a text in progress: something else is printed next."""
         if self._is_mid_line:
             self._print("\n")
         self._is_mid_line = False
@@ -193,7 +194,7 @@ class RunPrinter:
 
     def _say(self, line: EventLine) -> None:
         self._show_live(())
-        self._end_line()
+        self.end_line()
         say(f"{line.mark} {line.text}", err=True, fg=line.colour)
         for each in line.lines:
             say(f"  {each}", err=True, dim=True)

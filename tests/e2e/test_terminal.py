@@ -178,6 +178,15 @@ async def test_chat_holds_a_conversation(tmp_path: Path) -> None:
     assert (2, 1) == (len(runs), len({run.session_id for run in runs}))
 
 
+async def refuse_words(person: ChatPerson) -> None:
+    """Type what is no answer until it is refused as one, and not as too soon."""
+    refused = "too soon"
+    while "too soon" in refused:
+        person.type("of course\r")
+        await person.see("not taken: ")
+        refused = await person.see("\r")
+
+
 async def test_chat_asks_and_takes_only_an_answer(tmp_path: Path) -> None:
     """A question shows the diff; a line begun before it, and other words, answer nothing."""
     async with real_daemon(tmp_path) as daemon, connect(home=daemon.home) as client:
@@ -186,11 +195,7 @@ async def test_chat_asks_and_takes_only_an_answer(tmp_path: Path) -> None:
             shown = await person.see("allow it?")
             await person.see("waits for you")
             waiting = (await client.list_approvals(pending_only=True))[0]
-            refused = "too soon"
-            while "too soon" in refused:
-                person.type("of course\r")
-                await person.see("not taken: ")
-                refused = await person.see("\r")
+            await refuse_words(person)
             assert not (daemon.workspace / "note.txt").exists()
             person.type("y\r")
             await person.see("succeeded")
@@ -198,11 +203,8 @@ async def test_chat_asks_and_takes_only_an_answer(tmp_path: Path) -> None:
             person.type(f"/{WRITE.replace('note', 'other')}\r")
             await person.see("s = yes to other.txt for this session")
             await person.see("waits for you")
-            denial = ""
-            while "deny (once)" not in denial:
-                person.type("n because it is the wrong file\r")
-                denial = await person.see("wrong file\r")
-                denial = await person.see("\r")
+            await refuse_words(person)
+            person.type("n because it is the wrong file\r")
             await person.see("denied: it is the wrong file")
             await person.see("idle")
             person.type("/quit\r")
@@ -218,6 +220,7 @@ async def test_chat_steers_cancels_and_leaves(tmp_path: Path) -> None:
         async with chatting(daemon) as (person, process):
             person.type("//delay 3600000\x1b\r/tokens 20\r")
             await person.see("thinks")
+            await person.see(", ")  # and for how long
             person.type("shorter, please\r")
             await person.see("steers: shorter")
             await person.see(
@@ -232,6 +235,25 @@ async def test_chat_steers_cancels_and_leaves(tmp_path: Path) -> None:
             person.type("\x03")
         run = (await client.list_runs()).runs[0]
     assert ("cancelled", 0) == (run.state, process.poll())
+
+
+async def test_chat_says_that_the_daemon_is_gone(tmp_path: Path) -> None:
+    """The status counts the seconds without a daemon, also idle, and names the model when it is back."""
+    async with (
+        real_daemon(tmp_path) as daemon,
+        chatting(daemon, "--model", "scripted") as (person, process),
+    ):
+        daemon.signal(signal.SIGKILL)
+        await daemon.ended()
+        await person.see("reconnecting, ")
+        await trio.to_thread.run_sync(daemon.start)
+        await person.see("idle")
+        person.type("//say here again\r")
+        await person.see("here again")
+        await person.see("scripted · in ")
+        await person.see("idle")
+        person.type("/quit\r")
+    assert 0 == process.poll()
 
 
 async def test_chat_undo_continues_before_the_last_exchange(tmp_path: Path) -> None:

@@ -1,0 +1,37 @@
+"""The status of a conversation in words."""
+
+import pytest
+
+from palyra.cli.chat_desk import describe_state
+
+
+@pytest.mark.parametrize(
+    ("calls", "is_asked", "quiet_s", "lost_s", "state"),
+    [
+        (None, False, 900.0, None, "idle"),
+        ("", False, 1.0, None, "thinks"),
+        ("", False, 12.4, None, "thinks, 12 s"),
+        ("shell(ls)", False, 0.0, None, "runs shell(ls)"),
+        ("shell(ls)", False, 61.0, None, "runs shell(ls), 61 s"),
+        ("shell(ls)", True, 61.0, None, "waits for you"),
+        (None, False, 900.0, 6.0, "reconnecting, 6 s"),
+        ("", True, 0.0, 0.0, "reconnecting, 0 s"),
+        ("", False, 0.0, 21.0, "no daemon; Ctrl-D leaves"),
+    ],
+)
+def test_state_says_what_a_person_waits_for(
+    calls: str | None,
+    is_asked: bool,  # noqa: FBT001 - a row
+    quiet_s: float,
+    lost_s: float | None,
+    state: str,
+) -> None:
+    """A lost connection comes first, then a question, then the silence of model or call."""
+    assert state == describe_state(calls, is_asked=is_asked, quiet_s=quiet_s, lost_s=lost_s)
+
+
+def test_long_call_leaves_room_for_the_seconds() -> None:
+    """The status stays short, whatever a call is named."""
+    state = describe_state("x" * 500, is_asked=False, quiet_s=7.0, lost_s=None)
+    assert state.endswith("…, 7 s")
+    assert len(state) < 60
