@@ -109,7 +109,7 @@ class ChatTerminal:
         self._redraw()
 
     def show_live(self, lines: Sequence[str]) -> None:
-        """Replace the dimmed lines above the prompt, which is where text in progress stands."""
+        """Replace the dimmed lines above the prompt, where text in progress is."""
         if self._live != tuple(lines):
             self._live = tuple(lines)
             self._redraw()
@@ -143,7 +143,7 @@ class ChatTerminal:
     def _end_prompt(self) -> None:
         app = self._session.app
         if app.is_running and not app.is_done:
-            app.erase_when_done = True  # it took no line: what comes next stands in its place
+            app.erase_when_done = True  # it took no line: the next output takes its place
             app.exit(result=None)
 
     def _edit(self) -> None:

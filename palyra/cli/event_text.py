@@ -39,7 +39,7 @@ class EventLine:
 def narrate(item: TapeEvent, body_lines: int | None = 0) -> EventLine:
     """Return the line for an event; an unknown kind is shown by name and payload.
 
-    With `body_lines` a text of several lines stands below, its last ones or with None all of it, and
+    With `body_lines` the lines of a text follow, its last ones or with None all of it, and
     any text that the line would cut.
     """
     purged = read_tombstone(item.data) if item.event is None else None

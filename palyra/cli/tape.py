@@ -55,7 +55,7 @@ def tape() -> None:
 def show(options: Options, run_id: str, after_seq: int, *, is_full: bool) -> None:
     """Show the events of a run; with --json one a line, complete.
 
-    Lines of a text or of an output stand below its event: the last 20 of it, or all with --full.
+    Lines of a text or of an output follow its event: the last 20, or all with --full.
     """
     limit = None if is_full else BODY_LINES
     as_json = options.as_json
