@@ -14,7 +14,7 @@ REMEDIES = {
     "bubblewrap": "apt install bubblewrap",
     "git": "apt install git",
     "curl": "apt install curl",
-    "pyenv": "install pyenv (github.com/pyenv/pyenv) and a Python of 3.11 or newer with it",
+    "pyenv": "pyenv install 3.12 (github.com/pyenv/pyenv)",
     "clang for WASM": "apt install clang lld wasi-libc libclang-rt-14-dev-wasm32",
     "rustc for WASM": "apt install rustc libstd-rust-dev-wasm32 lld",
     "asc": "npm install --global assemblyscript",

@@ -180,7 +180,7 @@ async def test_a_missing_file_is_one_line() -> None:
     for command in ("verify", "replay"):
         refused = await palyra("tape", command, "gone.ndjson")
         assert 2 == refused.code
-        assert "'gone.ndjson' is neither a file nor a run id" in refused.err.splitlines()[-1]
+        assert "'gone.ndjson' is neither a file nor a run id" in refused.err
 
 
 async def test_key_of_the_home_is_trusted(tmp_path: Path) -> None:

@@ -224,17 +224,6 @@ async def test_request_waits_for_the_next_connection() -> None:
         assert 2 == daemon.methods().count("connect")
 
 
-async def test_read_in_flight_fails_when_the_connection_is_lost() -> None:
-    """A request without idempotency key whose connection is cut raises Unavailable."""
-    async with fake_daemon() as daemon, client_of(daemon) as client:
-        daemon.reply_with("run.get", {})
-        asked = daemon.swallow("run.get")
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(cut_after, daemon, asked)
-            with pytest.raises(errors.Unavailable, match=r"run\.get"):
-                await client.get_run(RUN)
-
-
 async def test_mutation_in_flight_is_repeated_with_its_key() -> None:
     """A mutation whose connection is cut is sent again with the same idempotency key."""
     async with fake_daemon() as daemon, client_of(daemon) as client:

@@ -69,7 +69,7 @@ async def test_the_command_line_arranges_a_queue(mortal: DaemonProcess) -> None:
         assert "paused" in await show(mortal, *queue, "--pause")
         waits = await client.start_run("hello", session_key="cli")
         assert waits.run_id in await show(mortal, *queue)
-        assert "nothing waits" in await show(mortal, *queue, "--drop", waits.run_id)
+        assert "0 of 20 messages waiting" in await show(mortal, *queue, "--drop", waits.run_id)
         assert "cancelled" == (await client.get_run(waits.run_id)).state
         assert not json.loads(await show(mortal, *queue, "--resume", "--json"))["paused"]
 

@@ -9,7 +9,7 @@ import signal
 import struct
 import termios
 from collections.abc import AsyncGenerator, Generator, Iterable, Mapping
-from contextlib import asynccontextmanager, closing, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -76,7 +76,7 @@ class Shown:
         os.write(self.master, text)
 
     def close(self) -> None:
-        if self.process.is_alive:
+        with suppress(ProcessLookupError):  # it may have ended by itself meanwhile
             self.process.kill()
         self.process.wait()
         os.close(self.master)

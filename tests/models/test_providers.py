@@ -131,7 +131,7 @@ def test_models_of_a_provider_share_its_guard() -> None:
         ([ModelProvider(name="a/b", base_url="http://x")], "without /"),
         ([ModelProvider(name="ollama")] * 2, "a unique name"),
         ([ModelProvider(name="mine")], "needs a base_url"),
-        ([ModelProvider(name="mine", base_url="ftp://x")], "needs a base_url"),
+        ([ModelProvider(name="mine", base_url="ftp://x")], "does not begin with"),
         ([ModelProvider(name="x", base_url="http://user:pass@x/v1")], "put a key into `key`"),
         ([ModelProvider(name="x", base_url="http://:pass@x/v1")], "put a key into `key`"),
         ([ModelProvider(name="x", base_url="http://x/v1?key=sk")], "put a key into `key`"),

@@ -189,13 +189,13 @@ def with_title(record: SessionRecord, step: Transition) -> SessionRecord:
     """
     if record.title or record.purge is not None:
         return record
-    for draft in step.drafts:
-        event = ev.decode_event(draft.kind, draft.data)
-        if isinstance(event, ev.MessageReceived) and step.run.accepted.origin != COMPACTION:
-            words = " ".join(event.text[:TITLE_READ_CHARS].split())
-            cut = words if len(words) <= TITLE_CHARS else f"{words[: TITLE_CHARS - 1]}…"
-            return msgspec.structs.replace(record, title=cut)
-    return record
+    said = step.run.transcript[-1] if step.run.transcript else None
+    is_new = any(draft.kind == ev.MessageReceived.KIND for draft in step.drafts)
+    if not (is_new and isinstance(said, UserMessage)) or step.run.accepted.origin == COMPACTION:
+        return record
+    words = " ".join(said.text[:TITLE_READ_CHARS].split())
+    cut = words if len(words) <= TITLE_CHARS else f"{words[: TITLE_CHARS - 1]}…"
+    return msgspec.structs.replace(record, title=cut)
 
 
 def make_acceptance(
