@@ -85,6 +85,7 @@ def test_equivalent_mutants_exist() -> None:
     assert {} == {key: reason for key, reason in known.items() if key not in found or not reason}
 
 
+@pytest.mark.slow
 def test_the_nearest_tests_come_first() -> None:
     """The file of the same name, its folder, then the files that import the module."""
     mirror = plan("palyra/services/pins.py", "mirror", ())

@@ -81,7 +81,7 @@ async def test_client_library(daemon: DaemonProcess) -> None:
 
 async def test_terminal(daemon: DaemonProcess) -> None:
     """`palyra run` shows acceptance, turn, proposal, decision, result and end; it prints the answer."""
-    code, out, err = await palyra("run", READ, home=daemon.home)
+    code, out, err = await palyra("run", "--verbose", READ, home=daemon.home)
     assert 0 == code, err
     wanted = ["started", "turn 1: asking scripted", "read_file", "allowed", "succeeded", "done"]
     positions = [err.find(word) for word in wanted]
