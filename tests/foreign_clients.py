@@ -55,7 +55,7 @@ def run(command: Sequence[str], folder: Path, **more: str) -> str:
     done = subprocess.run(
         command,
         cwd=folder,
-        env={**os.environ, **more},
+        env={**os.environ, "PWD": str(folder), **more},  # some ask it, not the kernel
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
@@ -140,7 +140,7 @@ class Programs:
         begun = subprocess.Popen(
             [program, *arguments, script("/delay 60000\n/say late")],
             cwd=self.project,
-            env={**os.environ, **self.environment},
+            env={**os.environ, "PWD": str(self.project), **self.environment},
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
