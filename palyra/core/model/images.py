@@ -141,6 +141,15 @@ def picture_of(data: bytes, found: PictureFile, session_id: str) -> Picture:
     )
 
 
+def find_calls(attachments: Iterable[Mapping[str, Any]]) -> frozenset[str]:
+    """Return the calls whose results have images among the recorded attachments.
+
+    An attachment of another form may have any member.
+    """
+    named = (each.get("call_id") for each in attachments if is_picture(each))
+    return frozenset(call_id for call_id in named if isinstance(call_id, str) and call_id)
+
+
 def recorded_pictures(
     attachments: Iterable[Mapping[str, Any]], call_id: str = ""
 ) -> tuple[Picture, ...]:

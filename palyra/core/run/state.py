@@ -40,7 +40,7 @@ from typing import Any, cast
 import msgspec
 
 from palyra.core.journal.records import TERMINAL, Charge, RunRecord, RunState, Usage
-from palyra.core.model.images import recorded_pictures
+from palyra.core.model.images import find_calls, recorded_pictures
 from palyra.core.model.messages import (
     AssistantMessage,
     GuidanceMessage,
@@ -476,7 +476,7 @@ def _message_received(run: Run, event: ev.MessageReceived, _at_ms: int) -> Chang
     """
     pictures = recorded_pictures(event.attachments)
     before = (*run.transcript, *event.results)
-    shown = {each["call_id"] for each in event.attachments if each.get("call_id")}
+    shown = find_calls(event.attachments)
     if shown:
         before = tuple(_show_in_result(each, shown, event.attachments) for each in before)
     has_message = bool(event.text or pictures) or not (event.results or shown)

@@ -69,6 +69,8 @@ from palyra.store.sqlite.writer import JournalOwner, Writer, take_ownership
 
 T = TypeVar("T")
 
+_TRIGGERS = "triggers were missing or changed and are made again, so another program wrote here: {}"
+
 
 class SqliteJournal(MemorySearchQueries):
     """A `JournalStore` in one file; after `close` or a failed `open` it can be opened again."""
@@ -112,7 +114,7 @@ class SqliteJournal(MemorySearchQueries):
             self._pages.require_sound(connection)
             kept = keep_old(connection, self.path, self.roots_path, self._disk)
             migrated_from = migrate(connection)
-            restore_triggers(connection)
+            triggers = restore_triggers(connection)
             found = take_ownership(connection)
             roots = self._open_roots(held, found)
             mismatch = self._keys.find_mismatch(
@@ -165,6 +167,7 @@ class SqliteJournal(MemorySearchQueries):
             verification=verification,
             notes=(
                 *_notes(roots, found, mismatch),
+                *((_TRIGGERS.format(", ".join(triggers)),) if triggers else ()),
                 *((f"the journal as it was before the migration is kept: {kept}",) if kept else ()),
             ),
             incidents=incidents,

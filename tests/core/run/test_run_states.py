@@ -325,6 +325,14 @@ def test_a_picture_of_a_result_is_shown_with_it() -> None:
     assert ["a"] == [each.artifact for each in pictures_of(last.transcript[-1])]
 
 
+@every_row("call_id", [["c1"], {"a": 1}, 7, "c9", ""])
+def test_an_attachment_of_a_client_names_no_call_by_accident(call_id: Any) -> None:
+    """Attachments that are no pictures have members of any kind, and stay what they are."""
+    note = {"type": "note", "call_id": call_id}
+    run = apply(begin("run_1", ACCEPTED, 0), ev.MessageReceived(text="hi", attachments=(note,)), 0)
+    assert (UserMessage("hi"),) == run.transcript
+
+
 def test_no_time_is_spent_before_the_start() -> None:
     """A queue costs nothing."""
     assert begin("run_1", ACCEPTED, 10).spent_ms() == 0

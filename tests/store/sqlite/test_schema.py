@@ -70,7 +70,8 @@ def test_missing_and_changed_triggers_are_made_again(tmp_path: Path) -> None:
             "CREATE TRIGGER tape_is_never_deleted BEFORE DELETE ON tape BEGIN SELECT 1; END"
         )
         assert whole != schema(connection)
-    store.open()
+    (note,) = store.open().notes
+    assert "run_ends_once, tape_is_never_deleted" in note
     store.close()
     with closing(apsw.Connection(str(store.path))) as connection:
         assert whole == schema(connection)
