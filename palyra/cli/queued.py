@@ -61,5 +61,5 @@ async def follow_queue(client: Client, run_id: str, *, waits: bool, quiet: bool 
 def waiting(view: RunView) -> CommandFailed:
     """Return the failure of a command that does not wait for a person."""
     said, remedy = describe_wait(view) or (f"{view.run_id} waits", None)
-    told = f"`{remedy}`, then `palyra runs wait {view.run_id}`" if remedy else None
-    return CommandFailed(said, told, code=WAITING)
+    action = f"`{remedy}`, then `palyra runs wait {view.run_id}`" if remedy else None
+    return CommandFailed(said, action, code=WAITING)

@@ -6,7 +6,7 @@ its limit and no redactor changes an image.  Attachments of other kinds are reco
 
 import binascii
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -141,24 +141,29 @@ def picture_of(data: bytes, found: PictureFile, session_id: str) -> Picture:
     )
 
 
-def find_calls(attachments: Iterable[Mapping[str, Any]]) -> frozenset[str]:
-    """Return the calls whose results have images among the recorded attachments.
+def recorded_pictures(attachments: Iterable[Mapping[str, Any]]) -> tuple[Picture, ...]:
+    """Return the images recorded on a tape; an attachment of another form has no stored bytes."""
+    return tuple(found for each in attachments if (found := _recorded(each)) is not None)
 
-    An attachment of another form may have any member.
+
+def sort_pictures(
+    attachments: Iterable[Mapping[str, Any]], calls: Collection[str]
+) -> tuple[tuple[Picture, ...], dict[str, tuple[Picture, ...]]]:
+    """Return the recorded images of the message itself, and those of results by their call.
+
+    One that names none of `calls` is the message's own.
     """
-    named = (each.get("call_id") for each in attachments if is_picture(each))
-    return frozenset(call_id for call_id in named if isinstance(call_id, str) and call_id)
-
-
-def recorded_pictures(
-    attachments: Iterable[Mapping[str, Any]], call_id: str = ""
-) -> tuple[Picture, ...]:
-    """Return the images recorded on a tape: of the message, or of the result of that call.
-
-    An attachment of another form has no stored bytes.
-    """
-    own = (each for each in attachments if each.get("call_id", "") == call_id)
-    return tuple(found for each in own if (found := _recorded(each)) is not None)
+    own: list[Picture] = []
+    of_calls: dict[str, tuple[Picture, ...]] = {}
+    for attachment in attachments:
+        picture, call_id = _recorded(attachment), attachment.get("call_id")
+        if picture is None:
+            continue
+        if isinstance(call_id, str) and call_id in calls:
+            of_calls[call_id] = (*of_calls.get(call_id, ()), picture)
+        else:
+            own.append(picture)
+    return tuple(own), of_calls
 
 
 def _recorded(attachment: Mapping[str, Any]) -> Picture | None:

@@ -31,8 +31,7 @@ the state.  So an illegal event raises InvariantBroken before anything has chang
 hottest path of the daemon: one rule and one new struct for an event.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from typing import Any, cast
@@ -40,7 +39,7 @@ from typing import Any, cast
 import msgspec
 
 from palyra.core.journal.records import TERMINAL, Charge, RunRecord, RunState, Usage
-from palyra.core.model.images import find_calls, recorded_pictures
+from palyra.core.model.images import Picture, recorded_pictures, sort_pictures
 from palyra.core.model.messages import (
     AssistantMessage,
     GuidanceMessage,
@@ -474,11 +473,13 @@ def _message_received(run: Run, event: ev.MessageReceived, _at_ms: int) -> Chang
 
     Pictures of results come with the message, also those of results that the run has inherited.
     """
-    pictures = recorded_pictures(event.attachments)
     before = (*run.transcript, *event.results)
-    shown = find_calls(event.attachments)
-    if shown:
-        before = tuple(_show_in_result(each, shown, event.attachments) for each in before)
+    pictures: tuple[Picture, ...] = ()
+    shown: Mapping[str, tuple[Picture, ...]] = {}
+    if event.attachments:
+        calls = {each.call_id for each in before if isinstance(each, ToolMessage)}
+        pictures, shown = sort_pictures(event.attachments, calls)
+        before = tuple(_show_in_result(each, shown) for each in before)
     has_message = bool(event.text or pictures) or not (event.results or shown)
     said = (UserMessage(event.text, pictures),) if has_message else ()
     return {
@@ -490,13 +491,10 @@ def _message_received(run: Run, event: ev.MessageReceived, _at_ms: int) -> Chang
     }
 
 
-def _show_in_result(
-    message: Message, call_ids: AbstractSet[str], attachments: tuple[dict[str, Any], ...]
-) -> Message:
-    if not isinstance(message, ToolMessage) or message.call_id not in call_ids:
+def _show_in_result(message: Message, shown: Mapping[str, tuple[Picture, ...]]) -> Message:
+    if not isinstance(message, ToolMessage) or message.call_id not in shown:
         return message
-    pictures = recorded_pictures(attachments, message.call_id)
-    return msgspec.structs.replace(message, pictures=pictures)
+    return msgspec.structs.replace(message, pictures=shown[message.call_id])
 
 
 @_rule(ev.RunStarted)

@@ -333,6 +333,18 @@ def test_an_attachment_of_a_client_names_no_call_by_accident(call_id: Any) -> No
     assert (UserMessage("hi"),) == run.transcript
 
 
+def test_a_picture_of_an_unknown_call_is_the_messages_own() -> None:
+    """A client may name any call; what it sent is shown, also when a run is steered."""
+    shown = {"type": "image", "artifact": "a", "session_id": "s", "media_type": "image/png",
+             "size_bytes": 1, "call_id": "c9"}  # fmt: skip
+    run = apply(begin("run_1", ACCEPTED, 0), ev.MessageReceived(text="", attachments=(shown,)), 0)
+    assert [["a"]] == [[each.artifact for each in pictures_of(said)] for said in run.transcript]
+    steer = ev.SteerReceived(text="look", by="ann", attachments=(shown,))
+    for event in (STARTED, turn_started(), steer):
+        run = apply(run, event, 0)
+    assert ["a"] == [each.artifact for said in run.steers for each in pictures_of(said)]
+
+
 def test_no_time_is_spent_before_the_start() -> None:
     """A queue costs nothing."""
     assert begin("run_1", ACCEPTED, 10).spent_ms() == 0
