@@ -13,12 +13,30 @@ from palyra.core.skill.manifest import SkillIndex
 from palyra.errors import DiskFull, Unavailable
 from palyra.store.files.compiled import CompiledCache
 from palyra.store.files.data_directory import DataDirectory
-from palyra.store.files.private_files import make_directory, read_secret
+from palyra.store.files.private_files import (
+    make_directory,
+    open_file,
+    read_file,
+    read_secret,
+)
 from palyra.store.files.retention import FolderBounds, RetainedFiles
 from palyra.store.files.skills import SkillStore
 from palyra.store.journal.keys import KeyRing, read_operator_token
 from palyra.store.sqlite.journal import SqliteJournal
 from tests.store.kit import Clock
+
+
+def test_only_a_regular_file_is_opened(tmp_path: Path) -> None:
+    """A pipe without a writer would block for ever, a folder has no content."""
+    regular, pipe = tmp_path / "file", tmp_path / "pipe"
+    regular.write_bytes(b"x")
+    os.mkfifo(pipe)
+    with open_file(regular) as file:
+        assert b"x" == file.read() == read_file(regular)
+    for path, number in ((pipe, errno.ENODEV), (tmp_path, errno.EISDIR)):
+        with pytest.raises(OSError) as refused:  # noqa: PT011 - its number is looked at
+            read_file(path)
+        assert number == refused.value.errno
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ import pytest
 from palyra.core.model.images import MAX_PICTURES
 from palyra.core.model.messages import AssistantMessage, ProposedCall, ToolMessage, UserMessage
 from palyra.errors import InvalidParams, TooLarge
+from palyra.net.http.compat import conversation
 from palyra.net.http.compat.conversation import (
     MAX_BEFORE_BYTES,
     Content,
@@ -196,6 +197,17 @@ def test_a_broken_picture_costs_itself(data: str) -> None:
     content = Content(places.append)
     content.show(data, "here")
     assert ((), ["here"], True) == (content.pictures, places, "[a picture" in content.text)
+
+
+def test_a_picture_over_the_bound_is_not_decoded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sound one, too: its size is judged first."""
+    monkeypatch.setattr(conversation, "MAX_PICTURE_BYTES", 60)
+    content = Content(lambda _place: None)
+    content.show(PIXEL, "here")
+    assert ((), "[a picture of more than 60 bytes, left out here]") == (
+        content.pictures,
+        content.text,
+    )
 
 
 def test_a_picture_of_a_result_is_shown_with_it() -> None:
