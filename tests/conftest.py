@@ -19,6 +19,11 @@ ROOT = Path(__file__).parents[1]
 for helper in ("daemon_process", "people", "tapes", "wire"):
     pytest.register_assert_rewrite(f"tests.e2e.{helper}")
 
+# What a terminal may show is decided by these, and a suite is started from every kind of place.
+os.environ["TERM"] = "xterm-256color"
+for name in ("NO_COLOR", "COLUMNS", "LINES"):
+    os.environ.pop(name, None)
+
 # The default renders tracebacks with all local variables: it took half the time of some tests.
 structlog.configure(
     processors=[

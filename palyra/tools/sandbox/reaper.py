@@ -139,7 +139,10 @@ def _names(group: int) -> list[str]:
 
 
 def _written(pid: int) -> int | None:
-    """Return the bytes that the command and the orphans collected so far have written, if known."""
+    """Return the bytes that the command and the orphans collected so far have written, if known.
+
+    Only root may ask for those of a process that has exited (proc(5)).
+    """
     with suppress(OSError, ValueError, IndexError):
         texts = [Path(f"/proc/{each}/io").read_text("ascii") for each in ("self", pid)]
         return sum(int(text.partition("wchar: ")[2].split()[0]) for text in texts)

@@ -525,5 +525,9 @@ async def test_programs_that_outlive_the_command_are_named(
         ) as child:
             await child.wait()
         assert names == child.remains.survivors
-        assert child.remains.written_bytes is not None
-        assert child.remains.written_bytes >= 70_000
+        written_bytes = child.remains.written_bytes
+        if os.geteuid():  # the figures of a process that has exited are root's alone: proc(5)
+            assert written_bytes is None
+        else:
+            assert written_bytes is not None
+            assert written_bytes >= 70_000
