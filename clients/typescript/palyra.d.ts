@@ -640,6 +640,7 @@ export interface ApprovalRecord {
   once_because?: string;
   parent_run_id?: string | null;
   workspace?: string;
+  left_out_bytes?: number;
 }
 
 /** One approval. */

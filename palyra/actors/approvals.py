@@ -83,10 +83,13 @@ class Approvals:
         """List the approvals that the caller sees, pending ones first."""
         caller.require("approvals:read")
         return await self._journal.read(
-            lambda store: store.list_approvals(
-                principal=caller.principal_filter,
-                run_id=run_id,
-                pending_only=pending_only,
-                limit=limit,
-            )
+            lambda store: [
+                each.in_list()
+                for each in store.list_approvals(
+                    principal=caller.principal_filter,
+                    run_id=run_id,
+                    pending_only=pending_only,
+                    limit=limit,
+                )
+            ]
         )

@@ -243,6 +243,24 @@ async def test_a_preview_is_the_change_and_knows_when_it_is_stale(daemon: Daemon
         assert "other\n" == file.read_text(encoding="utf-8")
 
 
+async def test_a_long_write_is_asked_about_whole(daemon: DaemonProcess) -> None:
+    """A write of 190 kB is a question with its whole diff; a list counts what it leaves out."""
+    text = "".join(f"{number:05} some words of a long file\n" for number in range(5_900))
+    async with daemon.connect() as client:
+        asked = await ask_for(client, write_call("long.txt", text))
+        shown = await client.preview_approval(asked.approval_id, max_lines=20_000)
+        (block,) = shown.blocks
+        assert isinstance(block, FileBlock)
+        assert text.splitlines() == [line.text for line in block.hunks[0].lines]
+        (listed,) = await client.list_approvals(run_id=asked.run_id)
+        whole = await client.get_approval(asked.approval_id)
+        assert (b"{}", len(whole.arguments)) == (bytes(listed.arguments), listed.left_out_bytes)
+        await client.resolve_approval(asked.approval_id, "allow", asked.digest)
+        with trio.fail_after(WITHIN_S):
+            await client.wait_run(asked.run_id)
+        assert text == (daemon.workspace / "long.txt").read_text(encoding="utf-8")
+
+
 async def test_a_preview_is_for_those_who_see_the_approval(daemon: DaemonProcess) -> None:
     """Another principal gets the answer of a missing approval, for preview and reach."""
     async with daemon.connect() as client, somebody(daemon, "client", "mallory") as other:

@@ -167,6 +167,9 @@ ApprovalState = Literal["pending", "allowed", "denied", "aborted"]
 ApprovalScope = Literal["once", "session", "timeboxed"]
 
 
+LISTED_BYTES = 16_384  # of an approval's arguments in a list of 500
+
+
 class ApprovalRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """One question to a person and, once resolved, its answer."""
 
@@ -197,6 +200,15 @@ class ApprovalRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     once_because: str = ""  # why no wider scope is offered; "": one is
     parent_run_id: str | None = None  # the run that delegated to the asking one
     workspace: str = DEFAULT_WORKSPACE  # of the session
+    left_out_bytes: int = 0  # in a list: size of arguments that only the approval itself has
+
+    def in_list(self) -> "ApprovalRecord":
+        """Return the record for a list, which has no long arguments: a reply has a bound."""
+        size_bytes = len(self.arguments)
+        if size_bytes <= LISTED_BYTES:
+            return self
+        empty = msgspec.Raw(b"{}")
+        return msgspec.structs.replace(self, arguments=empty, left_out_bytes=size_bytes)
 
     @property
     def is_open(self) -> bool:

@@ -9,7 +9,7 @@ A verdict takes three steps, each with the result of the one before:
 `services.gate.Gate.evaluate` runs them in this order, without waiting, and returns a `GatedCall`.
 All work that grows with the size of the arguments is in the first step, which may run in a worker
 thread before the run decides on the turn.  An approval is requested only if nothing else forbids
-the call, and only for arguments that can be shown in full.  The approval is bound to the digest of
+the call, and only if what it depends on can be shown in full.  The approval is bound to the digest of
 the execution object (`core.tool.attestation`).
 """
 
@@ -25,7 +25,7 @@ from palyra.core.policy.grants import ONCE, describe_key, scopes_of, why_once
 from palyra.core.policy.request import PolicyDecision, PolicyRequest
 from palyra.core.tape.events import ApprovalMode, ApprovalRequested
 from palyra.core.text.canonical_json import digest_of_any, sha256_hex
-from palyra.core.text.visible import least_chars, render_call, render_json
+from palyra.core.text.visible import least_chars, render_call
 from palyra.core.tool.arguments import Accepted, Refused, check_arguments, refusal, unknown_tool
 from palyra.core.tool.paths import NO_PATHS, PathFacts, composed, normal_path, read_paths
 from palyra.core.tool.spec import (
@@ -47,7 +47,7 @@ from palyra.core.trust.labels import Trust, is_from_outside
 from palyra.errors import InvariantBroken
 
 MAX_PENDING_PER_PRINCIPAL = 32
-PROMPT_CAP_BYTES = 16_384  # of rendered arguments: as much as a person can be asked to read
+INSPECTION_CAP_BYTES = 16_384  # of what a call depends on; arguments have the cap of their tool
 LIGHT_CHARS = 512  # of the arguments of a turn; every word of a command is examined
 _MARK = re.compile(rb"\[redacted:[a-z][a-z0-9_]*\]")
 
@@ -96,7 +96,6 @@ class NeedsApproval(msgspec.Struct, frozen=True, kw_only=True, tag="ask"):
     version: str
     risk: Risk
     summary: str  # one line, safe to show
-    rendered: str  # the full text to approve, safe to show
     scopes: tuple[ApprovalScope, ...] = ONCE
     grant_key: str = ""  # scope key of an answer beyond once
     once_because: str = ""  # why no wider scope is offered; "" if one is
@@ -361,10 +360,13 @@ def _ask(
     obstacle = _obstacle(checked, context)
     if obstacle is not None:
         return _deny(decision, *obstacle)
-    shown = _shown(checked, inspection)
-    rendered = render_json(shown) if least_chars(shown) <= PROMPT_CAP_BYTES else None
-    if rendered is None or len(rendered.encode()) > PROMPT_CAP_BYTES:
-        return _deny(decision, "unshowable", _unshowable_text(checked))
+    met = msgspec.to_builtins(inspection)
+    if least_chars(met) > INSPECTION_CAP_BYTES:
+        reason = (
+            f"the files and settings that {checked.spec.name} depends on cannot be shown in full "
+            f"within {INSPECTION_CAP_BYTES} bytes, and what is not shown is not approved; name fewer"
+        )
+        return _deny(decision, "unshowable", reason)
     key, doubt = checked.facets.grant_key, _doubt(checked, context)
     once_because = doubt[1] if doubt else why_once(checked.spec.name, key)
     return NeedsApproval(
@@ -374,17 +376,10 @@ def _ask(
         version=decision.version,
         risk=compute_risk(checked.spec, is_tainted=context.is_tainted),
         summary=render_call(checked.spec.name, checked.arguments),
-        rendered=rendered,
         scopes=scopes_of(is_confined=context.is_confined, is_once=bool(once_because)),
         grant_key="" if once_because else key,
         once_because=once_because,
     )
-
-
-def _shown(checked: CheckedCall, inspection: Preflight | None) -> dict[str, Any]:
-    if inspection is None:
-        return checked.arguments
-    return {"arguments": checked.arguments, "inspection": msgspec.to_builtins(inspection)}
 
 
 def _obstacle(checked: CheckedCall, context: GateContext) -> tuple[str, str] | None:
@@ -403,16 +398,7 @@ def _obstacle(checked: CheckedCall, context: GateContext) -> tuple[str, str] | N
             f"{context.pending_approvals} questions already wait for an answer "
             f"(limit {MAX_PENDING_PER_PRINCIPAL}); resolve some first"
         )
-    if checked.size_bytes > PROMPT_CAP_BYTES:  # rendering never makes it smaller
-        return "unshowable", _unshowable_text(checked)
     return None
-
-
-def _unshowable_text(checked: CheckedCall) -> str:
-    return (
-        f"the arguments of {checked.spec.name} cannot be shown in full within "
-        f"{PROMPT_CAP_BYTES} bytes, and what is not shown is not approved; use smaller pieces"
-    )
 
 
 def _doubt(checked: CheckedCall, context: GateContext) -> tuple[str, str] | None:

@@ -253,7 +253,6 @@ class RecordedEnvironment:
                 version=asked.policy_version,
                 risk=asked.risk,  # type: ignore[arg-type]  # as the gate wrote it
                 summary=asked.summary,
-                rendered="",
                 scopes=asked.scopes,
                 grant_key=asked.grant_key,
                 once_because=asked.once_because,
@@ -345,5 +344,4 @@ def _question(version: str) -> NeedsApproval:
         version=version,
         risk="low",
         summary="",
-        rendered="",
     )

@@ -530,7 +530,6 @@ def _ask(step: Step, exceeded: ev.BudgetExceeded, approval_id: str) -> None:
         version="",
         risk="medium",
         summary=f"go on beyond the budget {exceeded.budget_id!r}: {describe(exceeded)}",
-        rendered="",
         once_because="it is about this run alone; a higher limit in usage.budgets is for all",
     )
     request_approval(

@@ -22,8 +22,7 @@ between letters of scripts that need them, an emoji's own joiners and variation 
 full-width punctuation next to Chinese, Japanese or Korean.
 
 More than `MAX_BLANKS` blanks in a row are replaced by their number, `[200 spaces]`, because a long
-run moves the following text out of sight.  Only `render_json` keeps them: its output is exactly the
-value.
+run moves the following text out of sight.
 
 The cost is linear in the text; printable ASCII costs one pass of a regular expression.
 """
@@ -172,13 +171,8 @@ def exact(text: str) -> str:
     return _BEFORE_NUMBER.sub(lambda found: "".join(map(_escape, found[0])), escaped)
 
 
-def render_json(value: object) -> str:
-    """Render a JSON value completely and indented; the result is JSON of exactly that value."""
-    return "\n".join(map(exact, _lines(value)))
-
-
 def show_json(value: object) -> str:
-    """Render a JSON value for a screen: as `render_json`, with long runs of blanks as numbers."""
+    """Render a JSON value for a screen, complete and indented, with long runs of blanks as numbers."""
     return "\n".join(
         " " * (len(line) - len(line.lstrip(" "))) + exact(_count_in_json(line.lstrip(" ")))
         for line in _lines(value)

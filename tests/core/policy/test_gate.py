@@ -1,14 +1,13 @@
 """The gate: intake, rules and the run's own facts make one verdict."""
 
-import json
 from typing import Any
 
 import msgspec
 import pytest
 
 from palyra.core.policy.gate import (
+    INSPECTION_CAP_BYTES,
     MAX_PENDING_PER_PRINCIPAL,
-    PROMPT_CAP_BYTES,
     Allow,
     CheckedCall,
     Deny,
@@ -236,7 +235,6 @@ def test_ask_asks() -> None:
     assert judge(admitted, FACTS, a_decision("ask")) == NeedsApproval(
         reason_code="ask_code", reason="rules say ask", policies=("default/x",), version="v1",
         risk="high", summary=r'probe(text="a\u202eb", count=1)',
-        rendered='{\n  "count": 1,\n  "text": "a\\u202eb"\n}',
         once_because="this call of probe has no program with listed options, file or address that a wider "
             "answer could hold for (docs/approvals.md); a call that has one, or a rule in user policies, would do",
         )  # fmt: skip
@@ -271,55 +269,22 @@ def test_a_question_is_asked_below_the_limits(changes: dict[str, object]) -> Non
     assert isinstance(judge(an_admitted(), facts(**changes), a_decision("ask")), NeedsApproval)
 
 
-def a_text_of(rendered_bytes: int) -> dict[str, str]:
-    """Arguments that render to exactly that many bytes."""
-    return {"text": "x" * (rendered_bytes - len('{\n  "text": ""\n}'))}
-
-
-def test_arguments_of_the_maximum_size_are_shown() -> None:
-    """Arguments that render to exactly the limit are shown in full."""
-    verdict = judge(an_admitted(a_text_of(PROMPT_CAP_BYTES)), FACTS, a_decision("ask"))
+@every_row("chars", [16_300, 16_400, 65_000])
+def test_everything_that_a_tool_takes_can_be_asked_about(chars: int) -> None:
+    """A long write is a question like any other: only the tool limits its arguments."""
+    verdict = judge(an_admitted({"text": "x" * chars}), FACTS, a_decision("ask"))
     assert isinstance(verdict, NeedsApproval)
-    assert PROMPT_CAP_BYTES == len(verdict.rendered)
 
 
-@every_row(
-    "arguments",
-    [
-        a_text_of(PROMPT_CAP_BYTES + 1),
-        {"text": "x" * PROMPT_CAP_BYTES},
-        {"text": "\u202e" * (PROMPT_CAP_BYTES // 6 + 1)},
-    ],
-)
-def test_a_call_that_does_not_fit_the_prompt_is_denied(arguments: dict[str, str]) -> None:
-    """One byte above the limit denies the call, whichever part it comes from."""
-    verdict = judge(an_admitted(arguments), FACTS, a_decision("ask"))
-    assert isinstance(verdict, Deny)
-    assert (verdict.reason_code, str(PROMPT_CAP_BYTES) in verdict.reason) == ("unshowable", True)
-
-
-def test_an_oversized_inspection_is_not_rendered(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An inspection of a megabyte is denied without being rendered."""
-    monkeypatch.setattr(
-        "palyra.core.policy.gate.render_json", lambda _: pytest.fail("it was rendered")
-    )
+def test_an_oversized_inspection_is_denied() -> None:
+    """What a call depends on has a limit of its own."""
     seen = Preflight(operands={f"{number}/{'é' * 1_000}": "0" * 64 for number in range(20)})
     verdict = judge(an_admitted(), FACTS, a_decision("ask"), seen)
     assert isinstance(verdict, Deny)
-    assert "unshowable" == verdict.reason_code
-
-
-def test_long_arguments_may_run_without_a_question() -> None:
-    """The cap is one of prompts, not of calls."""
-    assert isinstance(judge(an_admitted({"text": "x" * 20_000}), FACTS, a_decision("allow")), Allow)
-
-
-def test_shown_arguments_are_the_arguments() -> None:
-    """The rendered arguments parse to exactly the arguments that would run."""
-    arguments = {"text": 'quo"te\\ \u0430pp \x1b', "count": 0}
-    verdict = judge(an_admitted(arguments), FACTS, a_decision("ask"))
-    assert isinstance(verdict, NeedsApproval)
-    assert arguments == json.loads(verdict.rendered)
+    assert (verdict.reason_code, str(INSPECTION_CAP_BYTES) in verdict.reason) == (
+        "unshowable",
+        True,
+    )
 
 
 @every_row(

@@ -42,7 +42,7 @@ def evaluate(_run: Run, call: Call) -> GatedCall:
     verdicts: dict[str, Any] = {
         "allow": Allow(**_WORDS),
         "deny": Deny(**_WORDS),
-        "ask": NeedsApproval(**_WORDS, risk="medium", summary="s", rendered="{}"),
+        "ask": NeedsApproval(**_WORDS, risk="medium", summary="s"),
         "refuse": Refused(reason="bad", repair_hint="good"),
     }
     return GatedCall(

@@ -66,7 +66,6 @@ class Desk(World):
                 version=self.version,
                 risk="high",
                 summary="s",
-                rendered="{}",
                 scopes=("once", "session", "timeboxed"),
                 grant_key="git status",
             ),
@@ -75,7 +74,6 @@ class Desk(World):
                 version=self.version,
                 risk="high",
                 summary=render_call(call.tool, call.arguments),
-                rendered="{}",
             ),
         }
         seen = self.seen.get(call.call_id)

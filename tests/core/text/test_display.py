@@ -3,7 +3,6 @@
 # Ambiguous characters are what these tests are about.
 # ruff: noqa: RUF001
 
-import json
 import sys
 import unicodedata
 
@@ -17,7 +16,6 @@ from palyra.core.text.visible import (
     describe_call,
     exact,
     render_call,
-    render_json,
     show_json,
     visible,
 )
@@ -153,13 +151,6 @@ def test_visible(text: str, expected: str) -> None:
 
 
 @settings(derandomize=True, max_examples=300)
-@given(VALUES)
-def test_rendered_json_parses_to_the_value(value: object) -> None:
-    """The rendered text of a value parses to exactly that value."""
-    assert value == json.loads(render_json(value))
-
-
-@settings(derandomize=True, max_examples=300)
 @given(TEXT)
 def test_nothing_hidden_is_left(text: str) -> None:
     """No character of a category that is not drawn, but for what joins emoji and some scripts."""
@@ -178,10 +169,9 @@ def test_each_character_that_is_not_drawn_is_escaped() -> None:
             assert visible(f"a{char}b").isascii(), hex(number)
 
 
-def test_a_value_for_a_screen_counts_blanks_and_the_exact_one_keeps_them() -> None:
-    """The digest is over the value, which the rendering without numbers still says exactly."""
+def test_a_value_for_a_screen_counts_blanks() -> None:
+    """Long runs of blanks are shown by their number, also escaped ones; structure is indented."""
     value = {"text": "a" + " " * 200 + "b\\n" + "\n" * 40 + "c", "deep": [[[[["x"]]]]]}
-    assert value == json.loads(render_json(value))
     shown = show_json(value)
     assert '"a[200 spaces]b\\\\n[40 newlines]c"' in shown
     assert '            "x"' in shown
