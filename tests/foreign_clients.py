@@ -2,7 +2,9 @@
 
 Each is installed below `.scratch/clients`, by npm and pip in the versions below, and does what its users
 do: a text, a stream, tools, a picture read by a tool, a structured answer, subagents side by side, an
-interrupt, a resumed conversation, a prompt that is too long.  One line each; exit code 1 if any failed.
+interrupt, a resumed conversation, a prompt that is too long.  The two programs that people point at it
+first also fix a bug with a provider behind the daemon, which plays recorded turns and refuses a history
+that its original would refuse.  One line each; exit code 1 if any failed.
 """
 
 import json
@@ -16,9 +18,11 @@ import tempfile
 import traceback
 import zlib
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from tests.e2e.daemon_process import DaemonProcess, running
+from tests.foreign.recorded_provider import recorded_provider
 
 ROOT = Path(__file__).resolve().parent.parent
 PLACE = ROOT / ".scratch" / "clients"
@@ -194,6 +198,56 @@ def check_codex(programs: Programs) -> None:
     assert "After." in programs.codex(script("/say After."), "resume", "--last")
 
 
+BROKEN = "def total(a, b):\n    return a - b\n"
+BROKEN_TEST = """import unittest
+from total import total
+
+
+class TestTotal(unittest.TestCase):
+    def test_adds(self):
+        self.assertEqual(5, total(2, 3))
+"""
+
+
+def check_recorded(
+    api: str, fix: Callable[[Programs, str], tuple[str, str]]
+) -> Callable[[Path], None]:
+    """A bug fixed and a conversation resumed, with a provider of that API behind the daemon."""
+
+    def check(base: Path) -> None:
+        project = base / "project"
+        with recorded_provider(project) as played:
+            home = base / "daemon" / "home"
+            home.mkdir(parents=True)
+            (home / "palyra.toml").write_text(
+                f'[models]\ndefault = "p/big"\nproviders = [{{ name = "p", base_url = "{played.url}", api = "{api}" }}]\n',
+                encoding="utf-8",
+            )
+            with running(base / "daemon") as daemon:
+                programs = Programs(daemon, base)
+                (project / "total.py").write_text(BROKEN, encoding="utf-8")
+                (project / "test_total.py").write_text(BROKEN_TEST, encoding="utf-8")
+                first, second = fix(programs, "the test of total.py fails: mend it")
+        assert "a + b" in (project / "total.py").read_text(encoding="utf-8")
+        assert "The test passes" in first, first
+        assert "one operator" in second, second
+        assert not played.refused, played.refused
+
+    return check
+
+
+def fix_with_claude(programs: Programs, task: str) -> tuple[str, str]:
+    """Both answers of Claude Code."""
+    first = programs.claude(f"[claude-fix] {task}")
+    return first, programs.claude("[claude-again] what did you change?", "--continue")
+
+
+def fix_with_codex(programs: Programs, task: str) -> tuple[str, str]:
+    """Both answers of Codex."""
+    first = programs.codex(f"[codex-fix] {task}")
+    return first, programs.codex("[codex-again] what did you change?", "resume", "--last")
+
+
 def check_opencode(programs: Programs) -> None:
     """A text; its own tools are offered."""
     asked = ("run", "--format", "json", "-m", f"palyra/{MODEL}", script("/say Hello."))
@@ -224,6 +278,11 @@ CHECKS: dict[str, Callable[[Programs], None]] = {
     "ai-sdk": check_ai_sdk,
     **{name: check_library(name) for name in LIBRARIES},
 }
+RECORDED: dict[str, Callable[[Path], None]] = {
+    f"{name}-{api}": check_recorded(api, fix)
+    for api in ("anthropic", "responses")
+    for name, fix in (("claude-code", fix_with_claude), ("codex", fix_with_codex))
+}
 
 
 def main() -> int:
@@ -233,20 +292,27 @@ def main() -> int:
         sys.stdout.write(f"missing: {', '.join(missing)} (Node 22 or newer)\n")
         return 1
     install()
-    failed = 0
     with tempfile.TemporaryDirectory() as folder, running(Path(folder) / "daemon") as daemon:
-        programs = Programs(daemon, Path(folder))
-        for name in sys.argv[1:] or CHECKS:
-            try:
-                CHECKS[name](programs)
-            except (AssertionError, SystemExit, subprocess.TimeoutExpired):
-                failed += 1
-                said = f"FAILED {name}: {traceback.format_exc()[-2_000:]}"
-            else:
-                said = f"ok {name}"
-            sys.stdout.write(f"{said}\n")
-            sys.stdout.flush()
-    return int(failed > 0)
+        programs = Programs(daemon, Path(folder) / "scripted")
+        checks = {
+            **{name: partial(check, programs) for name, check in CHECKS.items()},
+            **{name: partial(check, Path(folder) / name) for name, check in RECORDED.items()},
+        }
+        good = [is_good(name, checks[name]) for name in sys.argv[1:] or checks]
+    return int(not all(good))
+
+
+def is_good(name: str, check: Callable[[], None]) -> bool:
+    """True if the check holds; say so."""
+    try:
+        check()
+    except (AssertionError, SystemExit, subprocess.TimeoutExpired):
+        said = f"FAILED {name}: {traceback.format_exc()[-2_000:]}"
+    else:
+        said = f"ok {name}"
+    sys.stdout.write(f"{said}\n")
+    sys.stdout.flush()
+    return said.startswith("ok ")
 
 
 if __name__ == "__main__":

@@ -7,6 +7,8 @@ stays authoritative, which also has the results of tools that no client sees.
 
 from collections.abc import Iterator, Sequence
 
+import msgspec
+
 from palyra.core.model.messages import AssistantMessage, Message, ToolMessage, UserMessage
 
 BREAK = "\n\n"  # between the texts of two turns, as clients see them
@@ -35,6 +37,22 @@ def open_calls(stored: Sequence[Message]) -> dict[str, str]:
         else:
             break
     return {}
+
+
+def with_thoughts(sent: Sequence[Message], stored: Sequence[Message]) -> tuple[Message, ...]:
+    """Return the client's messages, with the stored reasoning behind the same calls."""
+    thoughts = {
+        call.call_id: message.thought
+        for message in stored
+        if isinstance(message, AssistantMessage) and message.thought is not None
+        for call in message.calls
+    }
+    return tuple(
+        msgspec.structs.replace(message, thought=thoughts.get(message.calls[0].call_id))
+        if isinstance(message, AssistantMessage) and message.calls
+        else message
+        for message in sent
+    )
 
 
 def _client_view(messages: Sequence[Message]) -> Iterator[tuple[bool, str]]:
