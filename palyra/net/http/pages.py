@@ -6,7 +6,7 @@ Every request, also a later one of a kept-alive connection, passes the same chec
 The compat APIs have their routes in the app's table, but are called without its request cycle
 (docs/decisions/0024-one-http-stack.md).
 
-`/healthz`, `/readyz` and `/` are open.  Every other page needs a bearer token with the scope
+`/healthz`, `/readyz`, `/` and the files of the console are open.  Every other page needs a bearer token with the scope
 `system:read`.  `/metrics` counts across principals, so its token needs a role that sees them all; it
 has the text format of Prometheus, and includes the metrics of the process.
 """
@@ -28,6 +28,7 @@ from werkzeug.exceptions import HTTPException
 from palyra.core.access import Caller
 from palyra.errors import Forbidden, PalyraError, Unauthenticated
 from palyra.net.http.compat.routes import CompatApp
+from palyra.net.http.console import ConsoleFiles, wants_page
 from palyra.net.http.hypercorn_server import AppServer
 from palyra.net.http.late import HttpSources
 from palyra.net.http.metrics import Metric
@@ -47,7 +48,8 @@ FRONT_PAGE = """\
 Palyra {version}, an agent daemon.
 
 Clients talk to it over a WebSocket at ws://{host}/v1/ws (subprotocol palyra.v1);
-`palyra run TEXT` sends a message.  There is no web console.
+`palyra run TEXT` sends a message.  In a browser this address is the web console; `palyra console`
+prints a link that logs in.
 
   /healthz            the process is up
   /readyz             the daemon is ready to accept runs
@@ -74,10 +76,17 @@ class WebPages:
     All are coroutines, also those that await nothing: Quart runs a plain function in a thread.
     """
 
-    def __init__(self, sources: HttpSources) -> None:
+    def __init__(self, sources: HttpSources, console: ConsoleFiles) -> None:
         self._sources = sources
+        self._console = console
 
     async def front(self) -> Response:
+        """Answer a browser with the console, any other client with plain text."""
+        response = self._console.index() if wants_page() else self._text()
+        response.headers["Vary"] = "Accept"
+        return response
+
+    def _text(self) -> Response:
         page = FRONT_PAGE.format(version=self._sources.version, host=request.host)
         return _respond(page)
 
@@ -174,8 +183,11 @@ def build_app(sources: HttpSources) -> QuartTrio:
     app.config.update(
         MAX_CONTENT_LENGTH=MAX_BODY_BYTES, BODY_TIMEOUT=BODY_TIMEOUT_S, RESPONSE_TIMEOUT=None
     )
-    pages = WebPages(sources)
+    app.url_map.merge_slashes = False  # an address has one spelling, and none redirects
+    console = ConsoleFiles(sources.version)
+    pages = WebPages(sources, console)
     app.add_url_rule("/", view_func=pages.front)
+    app.add_url_rule("/console/<release>/<path:name>", view_func=console.file)
     app.add_url_rule("/healthz", view_func=_healthz)
     app.add_url_rule("/readyz", view_func=pages.readyz)
     app.add_url_rule("/metrics", view_func=pages.metrics)
