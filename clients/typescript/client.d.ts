@@ -135,6 +135,14 @@ export class Client {
   readonly hello: Hello;
   readonly welcome: Welcome;
   readonly isConnected: boolean;
+  /** The moment of the last message of the daemon, by `performance.now()`. */
+  readonly receivedMs: number | undefined;
+  /** Follow the connection: `up` now and after each loss, `down` at each loss, `ended` when there will be none.  Returns its end. */
+  onConnection(listener: {
+    up?: (hello: Hello) => void;
+    down?: (reason: string) => void;
+    ended?: (error: PalyraError) => void;
+  }): () => void;
   /** Call a method.  An idempotency key is generated where the method takes one and none is given. */
   call<M extends Method>(method: M, ...given: Given<M>): Promise<Result<M>>;
   events(run_id: string, options?: FollowOptions): Subscription;

@@ -325,6 +325,11 @@ class Connection {
     return verdict(await this.ended);
   }
 
+  /** The moment of the last message, by `performance.now()`. */
+  get receivedMs() {
+    return this.#receivedMs;
+  }
+
   #receive(text) {
     this.#receivedMs = performance.now();
     let messages;
@@ -475,6 +480,23 @@ export class Client {
     return this.#connection?.isOpen ?? false;
   }
 
+  /** The moment of the last message of the daemon, by `performance.now()`; its age is that of what is known. */
+  get receivedMs() {
+    return this.#connection?.receivedMs;
+  }
+
+  /**
+   * Call `up(hello)` for the current connection and each later one, `down(reason)` when one is lost, and
+   * `ended(error)` when there will be none.  Returns a function that ends it.
+   */
+  onConnection({ up = () => {}, down = () => {}, ended = () => {} }) {
+    const listener = { notice: () => {}, connected: () => up(this.hello), lost: down, fail: ended };
+    this.#listeners.add(listener);
+    if (this.isConnected) up(this.hello);
+    else if (this.#failure) ended(this.#failure);
+    return () => void this.#listeners.delete(listener);
+  }
+
   /** Call a method.  Rejects with a PalyraError, or with the reason of the signal. */
   async call(method, params = {}, { signal } = {}) {
     const given = KEYED.has(method) ? { ...params, idempotency_key: params.idempotency_key ?? makeKey() } : params;
@@ -589,6 +611,7 @@ export class Client {
       this.#setOpen(connection);
       const end = await connection.ended;
       for (const subscription of this.#subscriptions) subscription.detach();
+      for (const listener of this.#listeners) listener.lost?.(end.reason);
       const refusal = verdict(end);
       if (refusal) this.#giveUp(refusal);
       failures = performance.now() - beganMs > STEADY_MS ? 1 : failures + 1;

@@ -1,24 +1,231 @@
-// The page: connects, and shows the state of the connection.
+// The page: connection, address, keys, and the table of screens.
+//
+// --- How a screen is written ----------------------------------------------------------------------
+//
+// A row of SCREENS and a module screens/NAME.js that exports
+//
+//     title                     of the window and of the history
+//     open(context, route)      starts reading; called when the screen is entered, when its address
+//                               changes (unless `moved` is there), and after each new connection
+//     view(context, route)      a template (view.js) made of state alone; at most once a frame
+//     close(context)            ends subscriptions and timers; called before the screen is left
+//     moved(context, route)     optional: the address changed within the screen
+//     keys                      optional: a table or a function of the context that returns one,
+//                               rows {key, what, act(event)}; `act` returns false for "not mine"
+//
+// and takes all it needs from `context`:
+//
+//     wire                      the client (client.js): call, events, notices, runs; null before the first connection
+//     ask(method, params)       wire.call; rejects with {code, message, retryable}
+//     store.state, store.set    the state of the page; a screen keeps its own below its name:
+//                               store.state.runs = {...}.  What all share is described in overview.js
+//     store.touch()             state was changed in place: draw again in the next frame
+//     route                     {screen, parts, query} of the address (route.js); href(...) makes one
+//     go(href), announce(text, {once, isUrgent})
+//     now()                     the daemon's clock in ms; ages and expiries are against it
+//     isLive()                  false while the socket is lost: nothing may be answered
+//     may(scope)                whether this role has a scope, as `approvals:write`
+//     refresh()                 read the shared lists of overview.js again
+//
+// A screen's root is one element (`html` with one outermost tag fills the middle: class `pad` for a
+// page that scrolls, `split` with a class of the screen for columns, see console.css).  Parts:
+// parts/icon.js (icon, state, phase), parts/states.js (empty, failure, skeleton), parts/section.js.
+// Text in holes is safe by itself; never hand markup on.  No style attributes.
 
+import { announce } from "./announce.js";
 import { connect } from "./client.js";
-import { endpoint, hasLogin, logIn, takeCode } from "./session.js";
+import { frame, staleLine, titleOf } from "./frame.js";
+import { Keys } from "./keys.js";
+import { Overview } from "./overview.js";
+import { openHelp } from "./parts/help.js";
+import { openPalette } from "./parts/palette.js";
+import { empty, failure } from "./parts/states.js";
+import { href, parse } from "./route.js";
+import { endpoint, forgetLogin, hasLogin, logIn, takeCode } from "./session.js";
+import { Store } from "./store.js";
+import { html, render } from "./view.js";
 
-const app = document.getElementById("app");
+// `key` is the letter after `g`; a row without one has no place in the navigation.  `under` names the
+// screens that a row stands for.  `says` takes the place of a screen that does not exist yet.
+export const SCREENS = [
+  { name: "now", title: "Now", key: "n", isThumb: true, load: () => import("./screens/now.js") },
+  { name: "inbox", title: "Inbox", key: "i", isThumb: true, says: "Questions will be here, with the whole object and the answers." },
+  { name: "runs", title: "Runs", key: "r", isThumb: true, under: ["run"], says: "Each run will be one line here: agent, phase, last event, cost." },
+  { name: "run", title: "Run", says: "One run will be here: its strip, its turns and calls, its events." },
+  { name: "sessions", title: "Sessions", key: "s", under: ["session"], says: "Each conversation will be one line here: who waits for whom." },
+  { name: "session", title: "Session", says: "One conversation will be here, with its queue and a composer." },
+  { name: "tasks", title: "Tasks", key: "t", says: "Tasks and schedules will be here." },
+  { name: "memory", title: "Memory", key: "m", isApart: true, says: "What is remembered, and from where, will be here." },
+  { name: "usage", title: "Usage", key: "u", says: "What was spent by hour, model, agent and principal will be here." },
+  { name: "health", title: "Health", key: "h", isThumb: true, says: "Incidents, the supervision tree and the models will be here." },
+  { name: "rules", title: "Rules", key: "p", says: "Policies, grants, agents, skills and tokens will be here." },
+];
 
-function show(text) {
-  app.textContent = text;
+const RETRY_MS = { base: 500, cap: 30_000 };
+const TICK_MS = 1_000;
+const THEMES = ["system", "light", "dark"];
+
+const store = new Store();
+const context = {
+  wire: null,
+  store,
+  route: parse(location.hash),
+  announce,
+  href,
+  go: (to) => void (location.hash = to),
+  ask: async (method, params = {}) => {
+    if (!context.wire) throw Object.assign(new Error("not connected yet"), { code: "unavailable", retryable: true });
+    return await context.wire.call(method, params);
+  },
+  now: () => Date.now() + (store.state.skew_ms ?? 0),
+  isLive: () => Boolean(context.wire?.isConnected) && !store.state.ended,
+  may: (scope) => Boolean(store.state.welcome?.scopes.includes(scope)),
+  refresh: () => overview.refresh(),
+  openPalette: () => openPalette(context, SCREENS),
+  openHelp: () => openHelp(keys, [screen.row.title, "Everywhere"]),
+  theme: () => `theme ${localStorage.getItem("palyra.theme") ?? "system"}`,
+  density: () => localStorage.getItem("palyra.density") ?? "compact",
+  toggleTheme: () => {
+    const at = THEMES.indexOf(localStorage.getItem("palyra.theme") ?? "system");
+    localStorage.setItem("palyra.theme", THEMES[(at + 1) % THEMES.length]);
+    dress();
+  },
+  toggleDensity: () => {
+    localStorage.setItem("palyra.density", context.density() === "compact" ? "calm" : "compact");
+    dress();
+  },
+  logOut: async () => {
+    await context.ask("console.logout").catch(() => {});
+    forgetLogin();
+    await context.wire?.close();
+    location.reload();
+  },
+};
+const overview = new Overview(context);
+const keys = new Keys();
+const screen = { row: SCREENS[0], module: null, error: null };
+const PAGE_KEYS = [
+  ...SCREENS.filter((row) => row.key).map((row) => ({ key: `g ${row.key}`, what: row.title, act: () => context.go(`#/${row.name}`) })),
+  { key: "Ctrl k", what: "Go to a run, session, id, screen, action", act: context.openPalette },
+  { key: "?", what: "The keys of this screen", act: context.openHelp },
+];
+
+function dress() {
+  const { dataset } = document.documentElement;
+  dataset.theme = localStorage.getItem("palyra.theme") ?? "system";
+  dataset.density = context.density();
+  store.touch();
 }
 
-try {
-  const code = takeCode();
-  if (code) await logIn(code);
-  if (!hasLogin()) show("Not logged in: `palyra console` in a terminal prints a link.");
+function setKeys() {
+  const own = screen.module?.keys;
+  keys.tables = [(typeof own === "function" ? own(context) : own) ?? [], PAGE_KEYS];
+}
+
+/** Follow the address. */
+async function follow() {
+  const before = context.route;
+  context.route = parse(location.hash);
+  const row = SCREENS.find((each) => each.name === context.route.screen) ?? SCREENS[0];
+  const isSame = row === screen.row && screen.module !== null;
+  if (isSame && screen.module.moved) screen.module.moved(context, context.route);
   else {
-    show("connecting");
-    const client = await connect(async () => endpoint(), { name: "palyra-console" });
-    const { principal, role } = client.welcome;
-    show(`live: ${principal}, ${role}`);
+    screen.module?.close?.(context, before);
+    if (!isSame) Object.assign(screen, { row, module: null, error: null });
+    await enter(row);
   }
-} catch (error) {
-  show(error.message);
+  setKeys();
+  store.touch();
 }
+
+async function enter(row) {
+  try {
+    const module = row.load ? await row.load() : { view: () => html`<div class="pad">${empty(row.title, row.says)}</div>` };
+    if (screen.row !== row) return; // another one was chosen meanwhile
+    screen.module = module;
+    if (context.wire) await module.open?.(context, context.route);
+  } catch (error) {
+    screen.error = error;
+  }
+}
+
+function draw() {
+  const { state } = store;
+  document.title = titleOf(state, screen.module?.title ?? screen.row.title);
+  if (document.hidden) return;
+  render(state.needs_login ? login(state.needs_login) : frame(context, SCREENS, middle(state)), document.getElementById("app"));
+}
+
+function middle(state) {
+  if (screen.error) return html`<div class="pad">${failure(screen.error, () => location.reload())}</div>`;
+  if (!screen.module || !context.wire) return html`<div class="pad"></div>`;
+  try {
+    return html`${staleLine(state)}${screen.module.view(context, context.route)}`;
+  } catch (error) {
+    console.error(error);
+    return html`<div class="pad">${failure(error, () => location.reload())}</div>`;
+  }
+}
+
+function login(says) {
+  return html`<main class="pad login"><h1>This page needs a login link</h1>
+    <p class="soft">It is printed in a terminal of the daemon's machine, works once and for 120 s.</p>
+    <code class="cmd">palyra console --role operator</code>
+    ${typeof says === "string" ? html`<p class="bad" role="alert">${says}</p>` : null}</main>`;
+}
+
+/** Connect for as long as it takes; what cannot get better ends at the login. */
+async function open() {
+  for (let failures = 0; ; failures++) {
+    try {
+      return await connect(endpoint, { name: "palyra-console", want: ["batch"], patience_ms: Infinity });
+    } catch (error) {
+      if (["unauthenticated", "forbidden"].includes(error.code)) throw error;
+      store.set({ lost_ms: store.state.lost_ms ?? Date.now() });
+      const most = Math.min(RETRY_MS.cap, RETRY_MS.base * 2 ** failures);
+      await new Promise((resolve) => setTimeout(resolve, Math.random() * most));
+    }
+  }
+}
+
+function connected(hello) {
+  const { state } = store;
+  const isFirst = state.hello === undefined;
+  const isOther = !isFirst && state.hello.instance_id !== hello.instance_id;
+  store.set({
+    hello,
+    welcome: context.wire.welcome,
+    lost_ms: undefined,
+    restarted_ms: isOther ? Date.now() : state.restarted_ms,
+    is_newer: !isFirst && state.first_version !== hello.version,
+    first_version: state.first_version ?? hello.version,
+  });
+  if (!isFirst) announce(isOther ? "Connected again, the daemon was restarted" : "Connected again");
+  void overview.refresh();
+  void screen.module?.open?.(context, context.route);
+}
+
+async function begin() {
+  dress();
+  store.subscribe(draw);
+  setInterval(() => document.hidden || store.touch(), TICK_MS);
+  document.addEventListener("visibilitychange", () => store.touch());
+  const code = takeCode();
+  globalThis.addEventListener("hashchange", () => void follow());
+  await follow();
+  try {
+    if (code) await logIn(code);
+    if (!hasLogin()) return store.set({ needs_login: true });
+    context.wire = await open();
+  } catch (error) {
+    return store.set({ needs_login: error.message });
+  }
+  context.wire.onConnection({
+    up: connected,
+    down: () => store.set({ lost_ms: Date.now() }),
+    ended: (error) => store.set(["unauthenticated", "forbidden"].includes(error.code) ? { needs_login: error.message, ended: error } : { ended: error }),
+  });
+  overview.start(context.wire);
+}
+
+void begin();
