@@ -31,9 +31,10 @@ from palyra.cli.errors import CANCELLED, DONE, INTERRUPTED, CommandFailed
 from palyra.cli.event_text import describe_briefly
 from palyra.cli.output import line_width, moves_cursor, one_line, paint, safe, say
 from palyra.cli.preview import find_preview, style_preview
+from palyra.cli.prose import MARK, Prose
 from palyra.cli.run_exit import RunExit
 from palyra.cli.run_options import read_image
-from palyra.cli.run_printer import RunPrinter
+from palyra.cli.run_printer import RunPrinter, find_size
 from palyra.cli.slash import (
     Message,
     Mistake,
@@ -378,6 +379,8 @@ class CardPrinter(RunPrinter):
         super().__init__(streams=True)
         self._cards = Cards(line_width())
         self._terminal = terminal
+        if self._prose is not None:
+            self._prose = Prose(terminal.print, terminal.show_live, find_size, MARK)
 
     @property
     def status(self) -> str:
@@ -403,7 +406,7 @@ class CardPrinter(RunPrinter):
         for each in line.lines:
             self._terminal.print(f"{paint(f'  {each}', dim=True)}\n")
 
-    def _print(self, text: str) -> None:
+    def _print_raw(self, text: str) -> None:
         self._terminal.print(safe(text))
 
     def _show_live(self, lines: Sequence[str]) -> None:

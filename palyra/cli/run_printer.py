@@ -15,7 +15,8 @@ from dataclasses import dataclass, field
 
 from palyra.cli.call_result import PROGRAM, LiveOutput, describe_result, name_whole
 from palyra.cli.event_text import EventLine, narrate
-from palyra.cli.output import LiveLines, line_width, say
+from palyra.cli.output import LiveLines, line_width, say, uses_style, write
+from palyra.cli.prose import Prose
 from palyra.client import EventsDiscarded, Item, ProgressItem, TapeEvent
 from palyra.core.tape import events as ev
 
@@ -50,6 +51,11 @@ def find_live_rows() -> int:
     return max(min(LIVE_ROWS, shutil.get_terminal_size().lines - ROWS_LEFT), 3)
 
 
+def find_size() -> tuple[int, int]:
+    """Return the columns and the rows of a text in progress."""
+    return line_width(), find_live_rows()
+
+
 @dataclass(slots=True)
 class RunPrinter:
     """Live printer of a run: deltas of the text as they arrive, and one line for each step."""
@@ -64,6 +70,11 @@ class RunPrinter:
     _outputs: dict[str, LiveOutput] = field(default_factory=dict)  # of open calls that print
     _questions: set[str] = field(default_factory=set)  # on the screen: nothing is drawn below them
     _live: LiveLines = field(default_factory=lambda: LiveLines(err=True))
+    _prose: Prose | None = None  # renders the text, at a terminal that shows styles
+
+    def __post_init__(self) -> None:
+        if self.streams and uses_style():
+            self._prose = Prose(write, LiveLines().show, find_size)
 
     def tell(self, item: Item) -> None:
         """Print one item of the subscription."""
@@ -184,8 +195,10 @@ class RunPrinter:
 
     def end_line(self) -> None:
         """End the line of a text in progress: something else is printed next."""
-        if self._is_mid_line:
-            self._print("\n")
+        if self._prose is not None:
+            self._prose.end()
+        elif self._is_mid_line:
+            self._print_raw("\n")
         self._is_mid_line = False
 
     def _show_live(self, lines: Sequence[str]) -> None:
@@ -201,4 +214,10 @@ class RunPrinter:
 
     def _print(self, text: str) -> None:
         self._show_live(())
+        if self._prose is not None:
+            self._prose.add(text)
+        else:
+            self._print_raw(text)
+
+    def _print_raw(self, text: str) -> None:  # noqa: PLR6301 - a conversation prints elsewhere
         say(text, nl=False)

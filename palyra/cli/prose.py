@@ -1,0 +1,165 @@
+"""Text of a model at a terminal that shows styles: Markdown and code, while it streams.
+
+Theory: a block of Markdown can be rendered only when the next one has begun, since its last line may
+still change its kind.  Finished blocks are rendered and printed, and the rest is shown raw in live lines
+until then.  The parser of the renderer finds the blocks, so that both agree.
+
+Nothing is hidden from the reader: tags and underscores are text, links and pictures show their address, a
+definition of links is a paragraph.  Terminal controls are escaped before the text is parsed and once more after it, because an
+entity (`&#x202e;`) may stand for one.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from functools import cache
+from typing import TYPE_CHECKING
+
+from palyra.cli.output import open_console, safe
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from markdown_it import MarkdownIt
+    from markdown_it.rules_inline import StateInline
+    from rich.segment import Segment
+    from rich.style import Style
+
+MARK = "● "  # begins an answer in a conversation
+MIN_WIDTH = 20
+CODE_THEME = "ansi_dark"  # the colours of the terminal, on its own background
+
+
+class Prose:
+    """One text after another, printed block by block."""
+
+    def __init__(
+        self,
+        print_text: Callable[[str], None],
+        show_live: Callable[[Sequence[str]], None],
+        find_size: Callable[[], tuple[int, int]],  # columns, and rows of the part in progress
+        mark: str = "",
+    ) -> None:
+        self._print = print_text
+        self._show_live = show_live
+        self._find_size = find_size
+        self._mark = mark
+        self._rest = ""
+        self._has_begun = False
+
+    def add(self, text: str) -> None:
+        """Append a piece of the text; blocks that it finishes are printed."""
+        if not self._has_begun and not self._rest:
+            text = text.lstrip("\n")
+        self._rest += safe(text)
+        if "\n" in text:
+            finished, self._rest = split_blocks(self._rest)
+            self._print_block(finished)
+        columns, rows = self._find_size()
+        if self._rest:
+            self._show_live(wrap_words(self._rest, columns - len(self._mark))[-rows:])
+
+    def end(self) -> None:
+        """Print what is left, with an empty line below a text that has a mark."""
+        rest, self._rest = self._rest, ""
+        self._print_block(rest)
+        if self._has_begun and self._mark:
+            self._print("\n")
+        self._has_begun = False
+
+    def _print_block(self, text: str) -> None:
+        if not text.strip():
+            return
+        columns, _rows = self._find_size()
+        first, other = self._mark, " " * len(self._mark)
+        lines = render_markdown(text, max(columns - len(first), MIN_WIDTH))
+        indents = [other if self._has_begun else first, *[other] * len(lines)]
+        shown = "".join(
+            f"{indent if line else indent.rstrip()}{line}\n"
+            for indent, line in zip(indents, lines, strict=False)
+        )
+        self._show_live(())
+        self._print(f"\n{shown}" if self._has_begun or self._mark else shown)
+        self._has_begun = True
+
+
+def split_blocks(text: str) -> tuple[str, str]:
+    """Return the blocks that nothing can change any more, and the rest."""
+    starts = [
+        token.map[0]
+        for token in _parser().parse(text)
+        if token.level == 0 and token.map is not None
+    ]
+    if len(starts) < 2:  # noqa: PLR2004 - the last one is not finished
+        return "", text
+    lines = text.split("\n")
+    return "\n".join(lines[: starts[-1]]), "\n".join(lines[starts[-1] :])
+
+
+def wrap_words(text: str, width: int) -> list[str]:
+    """Return the lines of a raw text, wrapped between words."""
+    wrapped = [
+        textwrap.wrap(line, max(width, MIN_WIDTH), replace_whitespace=False, break_on_hyphens=False)
+        for line in text.split("\n")
+    ]
+    return [row for rows in wrapped for row in rows or [""]]
+
+
+def render_markdown(text: str, width: int) -> list[str]:
+    """Return the lines of a text of Markdown, with the styles of the terminal and no other control."""
+    from rich.segment import Segment, Segments  # noqa: PLC0415 - only for a terminal
+
+    from palyra.cli.rich_markdown import PlainMarkdown  # noqa: PLC0415 - see above
+
+    console = open_console(width)
+    markdown = PlainMarkdown(text, _parser(), CODE_THEME)
+    lines = []
+    for segments in console.render_lines(markdown, pad=False):
+        pieces = [
+            Segment(safe(each.text), _without_ground(each.style))
+            for each in segments
+            if not each.control
+        ]
+        with console.capture() as captured:
+            console.print(Segments(_without_blanks(pieces)), end="", soft_wrap=True)
+        lines.append(captured.get())
+    while lines and not lines[-1]:
+        lines.pop()
+    while lines and not lines[0]:
+        lines.pop(0)
+    return lines
+
+
+def _without_ground(style: Style | None) -> Style | None:
+    """Return the style on the background of the terminal, which may be light."""
+    if style is None or style.bgcolor is None:
+        return style
+    return type(style)(
+        color=style.color, bold=style.bold, italic=style.italic, underline=style.underline
+    )
+
+
+def _without_blanks(pieces: list[Segment]) -> list[Segment]:
+    """Return the pieces of a line without blanks at its end."""
+    while pieces and not pieces[-1].text.strip():
+        pieces.pop()
+    if pieces:
+        pieces[-1] = pieces[-1]._replace(text=pieces[-1].text.rstrip())
+    return pieces
+
+
+@cache
+def _parser() -> MarkdownIt:
+    from markdown_it import MarkdownIt  # noqa: PLC0415 - only for a terminal
+
+    parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])
+    parser.disable(["reference", "html_block", "html_inline", "image"])
+    parser.inline.ruler.at("emphasis", _find_emphasis)
+    return parser
+
+
+def _find_emphasis(state: StateInline, silent: bool) -> bool:  # noqa: FBT001 - the parser's signature
+    """Take the stars of an emphasis; underscores belong to names, as in `__init__.py`."""
+    from markdown_it.rules_inline import emphasis  # noqa: PLC0415 - only for a terminal
+
+    return state.src[state.pos] != "_" and emphasis.tokenize(state, silent)

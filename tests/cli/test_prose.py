@@ -1,0 +1,97 @@
+"""Answers in Markdown at a terminal: rendered by blocks, live, and nothing hidden."""
+
+import re
+
+import pytest
+
+from palyra.cli.output import safe
+from palyra.cli.prose import MARK, Prose, render_markdown, split_blocks, wrap_words
+
+TEXT = """# Title
+
+Some **bold** text.
+
+1. one
+
+   more of one
+2. two
+
+```python
+x = 1
+
+y = 2
+```
+
+| a | b |
+|---|---|
+| 1 | 2 |
+
+The end.
+"""
+
+
+@pytest.mark.parametrize("step", [1, 7, 1000])
+def test_blocks_are_the_same_however_the_text_arrives(step: int) -> None:
+    """What is printed does not depend on the pieces; the last block is rendered at the end."""
+    printed: list[str] = []
+    live: list[list[str]] = []
+    prose = Prose(printed.append, lambda lines: live.append([*lines]), lambda: (60, 8))
+    for at in range(0, len(TEXT), step):
+        prose.add(TEXT[at : at + step])
+    prose.end()
+    shown = "".join(printed)
+    whole = "\n".join(render_markdown(TEXT, 60))
+    assert re.sub(r"\n+", "\n", f"{whole}\n") == re.sub(r"\n+", "\n", shown)
+    assert [] == live[-1]
+    assert "**" not in shown
+    assert "```" not in shown
+
+
+def test_last_block_is_raw_until_it_is_finished() -> None:
+    """A block is printed when the next one begins; what came is in the live lines before."""
+    printed: list[str] = []
+    live: list[list[str]] = []
+    prose = Prose(printed.append, lambda lines: live.append([*lines]), lambda: (60, 8), MARK)
+    prose.add("first **part")
+    assert (["first **part"], []) == (live[-1], printed)
+    prose.add("**\n\nsecond")
+    assert "\n● first part\n" == "".join(printed)
+    assert ["second"] == live[-1]
+    prose.end()
+    assert "\n● first part\n\n  second\n\n" == "".join(printed)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("a <b>tag</b> and List<int>", "a <b>tag</b> and List<int>"),
+        ("<div>\nblock\n</div>", "<div> block </div>"),
+        ("see inflection/__init__.py and _x_", "see inflection/__init__.py and _x_"),
+        ("[name](http://evil.example/x)", "name (http://evil.example/x)"),
+        ("![alt](http://evil.example/x)", "!alt (http://evil.example/x)"),
+        ("[name][1]\n\n[1]: http://x", "[name][1] [1]: http://x"),
+        ("left &#x202e; right", "left \\u202e right"),
+        ("red \x1b[31m text \u202e", "red \\u001b[31m text \\u202e"),
+        ("`code \x9b2J`", "code \\u009b2J"),
+    ],
+)
+def test_nothing_is_hidden_and_nothing_steers(text: str, shown: str) -> None:
+    """Tags, underscores, addresses and definitions stay, controls are escapes, also those of entities."""
+    lines = render_markdown("\n".join(map(safe, text.split("\n"))), 78)
+    assert shown == " ".join(" ".join(lines).split())
+
+
+def test_open_fence_is_one_block() -> None:
+    """Empty lines within code end no block."""
+    finished, rest = split_blocks("before\n\n```\na\n\nb")
+    assert ("before\n", "```\na\n\nb") == (finished, rest)
+
+
+def test_words_are_not_cut() -> None:
+    """A raw line wraps between words and keeps its indentation; a word alone may be longer."""
+    assert ["  see inflection/", "__init__.py"] != wrap_words(
+        "  see inflection/__init__.py now", 22
+    )
+    assert ["  see", "inflection/__init__.py", "now"] == wrap_words(
+        "  see inflection/__init__.py now", 22
+    )
