@@ -21,7 +21,7 @@ import trio
 from palyra.cli.answers import describe_choices, parse_answer
 from palyra.cli.approve_policy import ApprovePolicy, Disposition
 from palyra.cli.errors import USAGE, WAITING, CommandFailed
-from palyra.cli.output import say
+from palyra.cli.output import fold, say
 from palyra.cli.preview import beyond_files, describe_conditions, find_preview, print_preview
 from palyra.client import Client, Subscription, TapeEvent, wait_any
 from palyra.client.approvals import AnswerOptions
@@ -139,9 +139,9 @@ class ApprovalPrompt:
         preview = await find_preview(self._client, asked.approval_id)
         is_exact = isinstance(preview, str)  # else the preview shows the arguments
         head = visible(asked.summary) if is_exact else f"{visible(asked.tool)} needs an answer"
-        say(f"? {head}", err=True, fg="magenta", bold=True)
+        say(fold(f"? {head}", err=True), err=True, fg="magenta", bold=True)
         say(f"  tool {visible(asked.tool)}, {asked.risk} risk", err=True)
-        say(f"  asked because {visible(asked.policy_reason)}", err=True)
+        say(fold(f"  asked because {visible(asked.policy_reason)}", err=True), err=True)
         inspection = asked.inspection
         if isinstance(preview, str):
             say(f"  no preview: {preview}", err=True, fg="yellow")
@@ -154,7 +154,7 @@ class ApprovalPrompt:
             count = len(asked.covers)
             say(f"  the answer applies to {count} identical calls of this turn", err=True)
         if conditions := describe_conditions(inspection):
-            say(f"  {conditions}", err=True, dim=True)
+            say(fold(f"  {conditions}", err=True), err=True, dim=True)
         say(f"  digest {asked.digest[:DIGEST_CHARS]}…", err=True)
         _print_question(asked)
 
@@ -226,7 +226,7 @@ def _show_json(value: object) -> None:
 
 
 def _print_question(asked: ApprovalRequested) -> None:
-    say(f"  {describe_choices(asked)}", nl=False, err=True)
+    say(f"{fold(f'  {describe_choices(asked)}', err=True).rstrip()} ", nl=False, err=True)
 
 
 def _print_commands(asked: ApprovalRequested) -> None:

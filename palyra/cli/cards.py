@@ -61,11 +61,13 @@ class Cards:
 
     def _complete(self, done: ev.ToolCompleted, where: str) -> EventLine:
         """Return the line of a result that fits the width, with the last lines of a program."""
-        call = one_line(self._open.pop(done.call_id, done.call_id), self.width // 2)
-        room = self.width - len(call) - len("✓   ")
+        call = self._open.pop(done.call_id, done.call_id)
+        room = self.width - len(one_line(call, self.width // 2)) - len("✓   ")
         result = describe_result(done, room, is_program=done.call_id in self._programs)
         mark, colour = ("✓", "green") if done.status == "succeeded" else ("✗", "red")
-        return EventLine(mark, f"{call}  {result.render(room)}", colour, result.list_lines(where))
+        shown = result.render(room)
+        call = one_line(call, max(min(self.width // 2, self.width - len(shown) - len("✓   ")), 1))
+        return EventLine(mark, f"{call}  {shown}", colour, result.list_lines(where))
 
     def _close(self, call_id: str, why: str) -> EventLine:
         """Return the line of a call that did not run: its cause is shown whole."""

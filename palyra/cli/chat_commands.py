@@ -54,7 +54,8 @@ async def show_session(conversation: Conversation, name: str) -> list[str]:
         return ["the next message starts a new session"]
     if name:
         session_id = await conversation.resume(name)
-        return [f"{session_id}: {pluralize(len(conversation.runs), 'exchange')}"]
+        await conversation.print_end()
+        return [f"the next message goes to {session_id}"]
     if conversation.session_id is None:
         return ["a new session, with the next message"]
     branch = "; the next message continues it in a branch" if conversation.is_branching else ""

@@ -29,7 +29,7 @@ from palyra.cli.chat_completion import (
 from palyra.cli.chat_terminal import ChatTerminal, PlainTerminal, Question, Typed
 from palyra.cli.errors import CANCELLED, DONE, INTERRUPTED, CommandFailed
 from palyra.cli.event_text import describe_briefly
-from palyra.cli.output import line_width, moves_cursor, one_line, paint, safe, say
+from palyra.cli.output import fold, line_width, moves_cursor, one_line, paint, safe, say
 from palyra.cli.preview import find_preview, style_preview
 from palyra.cli.prose import MARK, Prose
 from palyra.cli.run_exit import RunExit
@@ -331,7 +331,7 @@ class ChatDesk:
 
     def tell(self, text: str, colour: str | None = None) -> None:
         """Print one line; control characters are shown as escapes."""
-        self.terminal.print(f"{paint(text, fg=colour)}\n")
+        self.terminal.print(f"{paint(fold(text), fg=colour)}\n")
 
     def show_status(self) -> None:
         """Show agent, model, workspace, session and what the run does below the prompt."""
@@ -402,7 +402,7 @@ class CardPrinter(RunPrinter):
     def _say(self, line: EventLine) -> None:
         self.end_line()
         self._terminal.show_live(())
-        self._terminal.print(f"{paint(f'{line.mark} {line.text}', fg=line.colour)}\n")
+        self._terminal.print(f"{paint(fold(f'{line.mark} {line.text}'), fg=line.colour)}\n")
         for each in line.lines:
             self._terminal.print(f"{paint(f'  {each}', dim=True)}\n")
 
@@ -421,8 +421,10 @@ async def describe_question(
     is_exact = isinstance(preview, str)  # else the preview shows the arguments
     what = asked.summary if is_exact else describe_briefly(asked.tool, asked.arguments)
     head = [
-        paint(f"? {visible(what)}", fg="magenta", bold=True),
-        safe(f"  tool {visible(asked.tool)}, {asked.risk} risk; {visible(asked.policy_reason)}"),
+        paint(fold(f"? {visible(what)}"), fg="magenta", bold=True),
+        paint(
+            fold(f"  tool {visible(asked.tool)}, {asked.risk} risk; {visible(asked.policy_reason)}")
+        ),
     ]
     if isinstance(preview, str):
         body = [

@@ -36,7 +36,7 @@ from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.styles import Style
 
 from palyra.cli.approval_prompt import discard_typed
-from palyra.cli.output import fit_cells, page, safe, say, uses_style, write
+from palyra.cli.output import fit_cells, fold, page, safe, say, uses_style, write
 
 if TYPE_CHECKING:
     from prompt_toolkit.document import Document
@@ -197,7 +197,9 @@ class ChatTerminal:
         width = max(shutil.get_terminal_size().columns - 1, 10)
         tail = f"{self._tail[-width:]}\n" if self._tail else ""
         live = "".join(f"{fit_cells(safe(line), width)}\n" for line in self._live)
-        sign = question.prompt if question is not None else "> "
+        sign = f"{fold(question.prompt).rstrip()} " if question is not None else "> "
+        if self._session.app.is_done:  # what is in progress belongs to the next prompt
+            return [("bold", sign)]
         return [("", tail), ("class:live", live), ("bold", sign)]
 
     def _send(self, typed: Typed) -> None:
@@ -210,6 +212,7 @@ class ChatTerminal:
         @keys.add("c-c")
         def interrupt(event: KeyPressEvent) -> None:
             self._draft = ""
+            event.app.erase_when_done = not event.current_buffer.text
             event.app.exit(exception=KeyboardInterrupt)
 
         @keys.add("escape", "enter")

@@ -9,6 +9,7 @@ characters are therefore printed as escapes.
 import os
 import shutil
 import sys
+import textwrap
 import time
 import unicodedata
 from collections.abc import Sequence
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 _HIDDEN = frozenset({"Cc", "Cs", "Zl", "Zp"})
 _DIRECTION = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _KEPT = frozenset("\n\t")
+MIN_COLUMNS = 20  # to break lines in
 PIPE_CHARS = 240  # of one line of a log
 _WIDE = frozenset({"W", "F"})
 LOOK_CHARS = 5_000  # `one_line` reads at most so many characters of a text
@@ -121,6 +123,26 @@ def open_console(width: int | None = None) -> "Console":
 def line_width(*, err: bool = False) -> int:
     """Return the characters of a line that does not wrap at the terminal; of a pipe, a generous limit."""
     return shutil.get_terminal_size().columns - 1 if _is_terminal(err=err) else PIPE_CHARS
+
+
+def wrap_words(text: str, width: int, *, indent: str = "") -> list[str]:
+    """Return the lines of a text, broken between words; those that continue one are indented."""
+    rows = [
+        textwrap.wrap(
+            line, width, subsequent_indent=indent, replace_whitespace=False, break_on_hyphens=False
+        )
+        for line in text.split("\n")
+    ]
+    return [row for lines in rows for row in lines or [""]]
+
+
+def fold(text: str, *, err: bool = False) -> str:
+    """Return the text with line breaks where a terminal would break within a word; for a pipe as it is."""
+    if not _is_terminal(err=err):
+        return text
+    indent = "  " + " " * (len(text) - len(text.lstrip(" ")))
+    width = max(line_width(err=err), MIN_COLUMNS)
+    return "\n".join(wrap_words(text, width, indent=indent))
 
 
 def fit_cells(text: str, cells: int) -> str:

@@ -11,11 +11,10 @@ entity (`&#x202e;`) may stand for one.
 
 from __future__ import annotations
 
-import textwrap
 from functools import cache
 from typing import TYPE_CHECKING
 
-from palyra.cli.output import open_console, safe
+from palyra.cli.output import open_console, safe, wrap_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -47,8 +46,8 @@ class Prose:
         self._rest = ""
         self._has_begun = False
 
-    def add(self, text: str) -> None:
-        """Append a piece of the text; blocks that it finishes are printed."""
+    def add(self, text: str, *, is_live: bool = True) -> None:
+        """Append a piece of the text; blocks that it finishes are printed, and the rest is shown if live."""
         if not self._has_begun and not self._rest:
             text = text.lstrip("\n")
         self._rest += safe(text)
@@ -56,8 +55,10 @@ class Prose:
             finished, self._rest = split_blocks(self._rest)
             self._print_block(finished)
         columns, rows = self._find_size()
-        if self._rest:
-            self._show_live(wrap_words(self._rest, columns - len(self._mark))[-rows:])
+        if self._rest and is_live:
+            self._show_live(
+                wrap_words(self._rest, max(columns - len(self._mark), MIN_WIDTH))[-rows:]
+            )
 
     def end(self) -> None:
         """Print what is left, with an empty line below a text that has a mark."""
@@ -94,15 +95,6 @@ def split_blocks(text: str) -> tuple[str, str]:
         return "", text
     lines = text.split("\n")
     return "\n".join(lines[: starts[-1]]), "\n".join(lines[starts[-1] :])
-
-
-def wrap_words(text: str, width: int) -> list[str]:
-    """Return the lines of a raw text, wrapped between words."""
-    wrapped = [
-        textwrap.wrap(line, max(width, MIN_WIDTH), replace_whitespace=False, break_on_hyphens=False)
-        for line in text.split("\n")
-    ]
-    return [row for rows in wrapped for row in rows or [""]]
 
 
 def render_markdown(text: str, width: int) -> list[str]:

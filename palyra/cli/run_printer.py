@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from palyra.cli.call_result import PROGRAM, LiveOutput, describe_result, name_whole
 from palyra.cli.event_text import EventLine, narrate
-from palyra.cli.output import LiveLines, line_width, say, uses_style, write
+from palyra.cli.output import LiveLines, fold, line_width, say, uses_style, write
 from palyra.cli.prose import Prose
 from palyra.client import EventsDiscarded, Item, ProgressItem, TapeEvent
 from palyra.core.tape import events as ev
@@ -105,7 +105,7 @@ class RunPrinter:
         if progress.offset not in {None, len(printed)}:  # deltas before it are missing
             return
         self._streamed[progress.item] = printed + progress.delta
-        self._print(progress.delta)
+        self._print(progress.delta, is_live=True)
         self._is_mid_line = not progress.delta.endswith("\n")
 
     def _tell_event(self, item: TapeEvent) -> None:
@@ -208,14 +208,14 @@ class RunPrinter:
     def _say(self, line: EventLine) -> None:
         self._show_live(())
         self.end_line()
-        say(f"{line.mark} {line.text}", err=True, fg=line.colour)
+        say(fold(f"{line.mark} {line.text}", err=True), err=True, fg=line.colour)
         for each in line.lines:
             say(f"  {each}", err=True, dim=True)
 
-    def _print(self, text: str) -> None:
+    def _print(self, text: str, *, is_live: bool = False) -> None:
         self._show_live(())
         if self._prose is not None:
-            self._prose.add(text)
+            self._prose.add(text, is_live=is_live)
         else:
             self._print_raw(text)
 

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
-from palyra.cli.output import safe
-from palyra.cli.prose import MARK, Prose, render_markdown, split_blocks, wrap_words
+from palyra.cli.output import safe, wrap_words
+from palyra.cli.prose import MARK, Prose, render_markdown, split_blocks
 
 TEXT = """# Title
 
