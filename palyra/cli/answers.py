@@ -12,6 +12,7 @@ from palyra.core.policy.grants import describe_key
 from palyra.core.tape.events import ApprovalRequested
 
 KEY_CHARS = 200
+NOTICE_S = 5.0  # a question that waits longer rings
 _ALLOWS: dict[str, ApprovalScope] = {
     "y": "once", "yes": "once", "s": "session", "session": "session",
 }  # fmt: skip

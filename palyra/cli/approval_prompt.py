@@ -7,6 +7,7 @@ from the queue and withdraws the prompt.  The line is read from the terminal's f
 because trio can wait for a descriptor to become readable and cannot interrupt a blocking read.
 """
 
+import math
 import os
 import select
 import sys
@@ -18,10 +19,10 @@ from typing import Literal
 
 import trio
 
-from palyra.cli.answers import describe_choices, parse_answer
+from palyra.cli.answers import NOTICE_S, describe_choices, parse_answer
 from palyra.cli.approve_policy import ApprovePolicy, Disposition
 from palyra.cli.errors import USAGE, WAITING, CommandFailed
-from palyra.cli.output import fold, say
+from palyra.cli.output import fold, make_notice, say, write
 from palyra.cli.preview import beyond_files, describe_conditions, find_preview, print_preview
 from palyra.client import Client, Subscription, TapeEvent, wait_any
 from palyra.client.approvals import AnswerOptions
@@ -42,13 +43,20 @@ class ApprovalPrompt:
     """
 
     def __init__(
-        self, client: Client, descriptor: int | None, policy: ApprovePolicy | None = None
+        self,
+        client: Client,
+        descriptor: int | None,
+        policy: ApprovePolicy | None = None,
+        *,
+        rings: bool = True,
     ) -> None:
         self._client = client
         self._descriptor = descriptor  # None: not interactive
         self._pending: dict[str, ApprovalRequested] = {}
         self._policy = policy or ApprovePolicy()
         self._shown: str | None = None
+        self._rings = rings  # for a question that waits
+        self._ring_at_s = math.inf
         self._left: set[str] = set()  # requests that another client has to answer
 
     @property
@@ -89,10 +97,19 @@ class ApprovalPrompt:
             self._shown = asked.approval_id
             discard_typed(self._descriptor)
             await self._show(asked)
+            self._ring_at_s = trio.current_time() + NOTICE_S if self._rings else math.inf
         assert self._descriptor is not None  # noqa: S101 - only a terminal shows a question
-        await wait_any(items.wait_item, partial(trio.lowlevel.wait_readable, self._descriptor))
+        readable = partial(trio.lowlevel.wait_readable, self._descriptor)
+        await wait_any(items.wait_item, readable, self._ring_late)
         if select.select([self._descriptor], [], [], 0)[0]:
             await self._read_answer(asked, self._descriptor)
+
+    async def _ring_late(self) -> None:
+        """Notify the person, once, of a question that has waited for some seconds."""
+        await trio.sleep_until(self._ring_at_s)
+        self._ring_at_s = math.inf
+        write(make_notice(err=True), err=True)
+        await trio.sleep_forever()
 
     async def _decide(self, asked: ApprovalRequested) -> Disposition:
         """Apply the policy; a listed tool is not allowed in a run that injected text has reached."""

@@ -12,6 +12,14 @@ _TOOL = re.compile(r"[A-Za-z0-9_.:-]{1,128}")  # mcp:SERVER.TOOL has a colon
 # Words of an answer, which name no tool; `ask` and `deny` stand alone.
 _WORDS = frozenset({"allow", "all", "any", "always", "never", "none", "yes", "no", "ask", "deny"})
 
+bell_option = click.option(
+    "--bell/--no-bell",
+    "rings",
+    default=True,
+    envvar="PALYRA_BELL",
+    help="Ring at the terminal when a question waits; $PALYRA_BELL=0 turns it off everywhere.",
+)
+
 Disposition = Literal["ask", "allow", "deny", "wait", "leave"]
 
 

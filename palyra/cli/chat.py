@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from palyra.cli.approve_policy import ApprovePolicy, ApproveType
+from palyra.cli.approve_policy import ApprovePolicy, ApproveType, bell_option
 from palyra.cli.command import shared_options
 from palyra.cli.output import say
 from palyra.cli.talk import Options, talk
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     metavar="ask|deny|TOOL,...",
     help="How calls that need approval are answered, as for `palyra run`.",
 )
+@bell_option
 @shared_options
 def chat(  # noqa: PLR0913 - click's, by name
     options: Options,
@@ -46,6 +47,7 @@ def chat(  # noqa: PLR0913 - click's, by name
     agent: str | None,
     model: str | None,
     policy: ApprovePolicy,
+    rings: bool,
 ) -> None:
     """Talk with the agent in the terminal.
 
@@ -80,7 +82,7 @@ def chat(  # noqa: PLR0913 - click's, by name
         if is_terminal:
             from palyra.cli.chat_desk import talk_at_terminal  # noqa: PLC0415 - see above
 
-            return await talk_at_terminal(conversation, policy)
+            return await talk_at_terminal(conversation, policy, rings=rings)
         from palyra.cli.chat_lines import answer_lines  # noqa: PLC0415 - see above
 
         return await answer_lines(conversation, policy)

@@ -28,9 +28,12 @@ async def show_model(conversation: Conversation, name: str) -> list[str]:
             )
             for each in models
         ]
-    if name not in names:
+    if name not in names and "/" not in name:  # a list holds only some names of a provider
         raise CommandFailed(f"no model {name!r}", f"there are {', '.join(names)}")
     conversation.model = name
+    providers = {each.provider for each in models}
+    if name not in names and name.partition("/")[0] not in providers:
+        return [f"the next message goes to {name}, which no list holds: it may be refused"]
     return [f"the next message goes to {name}"]
 
 

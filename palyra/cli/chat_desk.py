@@ -7,6 +7,7 @@ the run, then leaves.  Leaving never ends a run by itself.
 
 from __future__ import annotations
 
+import math
 import signal
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING
 import click
 import trio
 
-from palyra.cli.answers import Answer, describe_choices, parse_answer
+from palyra.cli.answers import NOTICE_S, Answer, describe_choices, parse_answer
 from palyra.cli.cards import Cards
 from palyra.cli.chat_commands import PERFORM
 from palyra.cli.chat_completion import (
@@ -66,7 +67,9 @@ QUIET_S = 3.0  # a shorter silence is not worth a figure
 CALLS_CHARS = 20  # of the status, which has its seconds behind them at 80 columns
 
 
-async def talk_at_terminal(conversation: Conversation, policy: ApprovePolicy) -> int:
+async def talk_at_terminal(
+    conversation: Conversation, policy: ApprovePolicy, *, rings: bool = True
+) -> int:
     """Hold the conversation until the person leaves, and return the exit code."""
     if conversation.session_id is not None:
         await conversation.print_end()
@@ -87,7 +90,7 @@ async def talk_at_terminal(conversation: Conversation, policy: ApprovePolicy) ->
 
     terminal = ChatTerminal(send, complete) if moves_cursor() else PlainTerminal(send)
     async with trio.open_nursery() as nursery:
-        desk = ChatDesk(conversation, policy, terminal, nursery)
+        desk = ChatDesk(conversation, policy, terminal, nursery, rings=rings)
         nursery.start_soon(terminal.serve)
         nursery.start_soon(desk.tick)
         nursery.start_soon(_leave_on_signal, send)
@@ -120,10 +123,12 @@ class ChatDesk:
     policy: ApprovePolicy
     terminal: ChatTerminal | PlainTerminal
     nursery: trio.Nursery
+    rings: bool = True  # for a question that waits
     run_id: str | None = None  # the open run
     code: int = DONE
     _pending: dict[str, ApprovalRequested] = field(default_factory=dict)
     _asked: ApprovalRequested | None = None  # the question on the screen
+    _ring_at_s: float = math.inf  # unless it is answered before
     _was_interrupted: bool = False
     _calls: str = ""
     _printer: CardPrinter | None = None  # of the open run
@@ -145,6 +150,9 @@ class ChatDesk:
             if is_connected or self._lost_s is None:
                 self._lost_s = None if is_connected else trio.current_time()
             self.show_status()
+            if trio.current_time() >= self._ring_at_s:
+                self._ring_at_s = math.inf
+                self.terminal.notify()
             await trio.sleep(TICK_S)
 
     async def serve(self, typed: trio.MemoryReceiveChannel[Typed]) -> None:
@@ -269,7 +277,7 @@ class ChatDesk:
         asked = next(iter(self._pending.values()), None)
         if asked is self._asked:
             return
-        self._asked = asked
+        self._asked, self._ring_at_s = asked, math.inf
         if asked is None:
             self.terminal.ask(None)
             return
@@ -280,6 +288,8 @@ class ChatDesk:
             self.tell(f"? {one_line(asked.summary, 200)}: allow by --approve")
             await self._resolve(asked, Answer("allow", reason="by --approve"))
             return
+        if self.rings:
+            self._ring_at_s = trio.current_time() + NOTICE_S
         self.terminal.ask(Question(asked.approval_id, tuple(lines), describe_choices(asked)))
 
     async def _answer(self, approval_id: str, line: str) -> None:

@@ -36,7 +36,7 @@ from prompt_toolkit.patch_stdout import patch_stdout
 from prompt_toolkit.styles import Style
 
 from palyra.cli.approval_prompt import discard_typed
-from palyra.cli.output import fit_cells, fold, page, safe, say, uses_style, write
+from palyra.cli.output import fit_cells, fold, make_notice, page, safe, say, uses_style, write
 
 if TYPE_CHECKING:
     from prompt_toolkit.document import Document
@@ -126,6 +126,13 @@ class ChatTerminal:
             self._question = question
         self._switch()
 
+    def notify(self) -> None:
+        """Notify the person of a question."""
+        loop = self._session.app.loop
+        if loop is not None and self._session.app.is_running:
+            with suppress(RuntimeError):  # the loop has just been closed
+                loop.call_soon_threadsafe(self._ring)
+
     def _redraw(self) -> None:
         if self._session.app.is_running:
             self._session.app.invalidate()  # may be called from any thread
@@ -145,6 +152,10 @@ class ChatTerminal:
         if app.is_running and not app.is_done:
             app.erase_when_done = True  # it took no line: the next output takes its place
             app.exit(result=None)
+
+    def _ring(self) -> None:
+        self._session.app.output.write_raw(make_notice())
+        self._session.app.output.flush()
 
     def _edit(self) -> None:
         # Raw between prompts too: a Ctrl-C or Ctrl-D typed there belongs to the next prompt.
@@ -267,6 +278,9 @@ class PlainTerminal:
 
     def show_status(self, text: str) -> None:
         """Show nothing: there is no place that stays."""
+
+    def notify(self) -> None:
+        """Print nothing: a terminal that cannot move its cursor may show a bell as a letter."""
 
     def ask(self, question: Question | None) -> None:
         """Print the question, and discard input typed before it; None withdraws it."""

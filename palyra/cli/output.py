@@ -19,12 +19,19 @@ import click
 import msgspec
 
 from palyra.cli.last_listing import remember_listing
-from palyra.core.text.escapes import allows_cursor, allows_style
+from palyra.core.text.escapes import allows_cursor, allows_style, choose_notice
 from palyra.core.text.visible import visible
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+_NOTICE = "palyra waits for your answer"  # of fixed words: nothing of a model is in it
+_NOTICES = {
+    "none": "",
+    "bell": "\a",
+    "osc9": f"\a\x1b]9;{_NOTICE}\x1b\\",
+    "osc777": f"\a\x1b]777;notify;palyra;{_NOTICE}\x1b\\",
+}
 _HIDDEN = frozenset({"Cc", "Cs", "Zl", "Zp"})
 _DIRECTION = frozenset("\u061c\u200e\u200f\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 _KEPT = frozenset("\n\t")
@@ -99,6 +106,11 @@ def uses_style(*, err: bool = False) -> bool:
 def moves_cursor(*, err: bool = False) -> bool:
     """True if the cursor can be moved on standard output, or with `err` on standard error."""
     return allows_cursor(os.environ, is_terminal=_is_terminal(err=err))
+
+
+def make_notice(*, err: bool = False) -> str:
+    """Return what makes the terminal notify its person of a question; "" for a pipe."""
+    return _NOTICES[choose_notice(os.environ, is_terminal=_is_terminal(err=err))]
 
 
 def _is_terminal(*, err: bool) -> bool:

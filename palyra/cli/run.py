@@ -13,7 +13,7 @@ import click
 import trio
 
 from palyra.cli.approval_prompt import ApprovalPrompt, check_listed, find_terminal
-from palyra.cli.approve_policy import ApprovePolicy, ApproveType
+from palyra.cli.approve_policy import ApprovePolicy, ApproveType, bell_option
 from palyra.cli.command import GivenPath, shared_options
 from palyra.cli.context import print_preview
 from palyra.cli.errors import CANCELLED, INTERRUPTED, USAGE, CommandFailed
@@ -112,6 +112,7 @@ CANCEL_WITHIN_S = 10.0
 @click.option(
     "--verbose", "is_verbose", is_flag=True, help="Also print permissions of reading calls."
 )
+@bell_option
 @click.option("--detach", is_flag=True, help="Print the run's id and return.")
 @click.option(
     "--preview", is_flag=True, help="Print what the references would cost, and send nothing."
@@ -147,6 +148,7 @@ def run(
     policy = ApprovePolicy("deny") if deny else policy
     fail_fast: bool = given.pop("fail_fast")
     is_verbose: bool = given.pop("is_verbose")
+    rings: bool = given.pop("rings")
     start = _start_options(policy, given)
     words = _read_input() if text == "-" else text
     if preview:
@@ -166,7 +168,7 @@ def run(
         return
     ending = RunExit()
     try:
-        how = Manner(options, policy, fail_fast, is_verbose)
+        how = Manner(options, policy, fail_fast, is_verbose, rings)
         talk(options, lambda client: _watch(client, words, start, how, ending))
     except CommandFailed as stop:
         if stop.exit_code != INTERRUPTED or ending.run_id is None:
@@ -218,6 +220,7 @@ class Manner:
     policy: ApprovePolicy
     fail_fast: bool
     is_verbose: bool = False  # print every decision
+    rings: bool = True  # for a question that waits
 
 
 async def _preview(
@@ -266,7 +269,7 @@ async def _print(client: Client, items: Subscription, how: Manner, ending: RunEx
         pause = ModelPause(client, "cancel" if how.fail_fast else "wait")
         await follow(items, _print_event, desk, ending, pause)
         return
-    desk = ApprovalPrompt(client, find_terminal(), how.policy)
+    desk = ApprovalPrompt(client, find_terminal(), how.policy, rings=how.rings)
     pause = ModelPause(client, "cancel" if how.fail_fast else "count down")
     story = RunPrinter(streams=sys.stdout.isatty(), is_verbose=how.is_verbose)
     await follow(items, story.tell, desk, ending, pause)

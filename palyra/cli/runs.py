@@ -6,7 +6,7 @@ from typing import get_args
 import click
 
 from palyra.cli.approval_prompt import find_terminal
-from palyra.cli.approve_policy import ApprovePolicy
+from palyra.cli.approve_policy import ApprovePolicy, bell_option
 from palyra.cli.command import shared_options
 from palyra.cli.listing import newer, since_option, watchable
 from palyra.cli.names import id_argument
@@ -120,8 +120,9 @@ def show(options: Options, run_id: str) -> None:
 
 @runs.command()
 @id_argument("run_id")
+@bell_option
 @shared_options
-def follow(options: Options, run_id: str) -> None:
+def follow(options: Options, run_id: str, *, rings: bool) -> None:
     """Follow a run as `palyra run` shows it, from its beginning to its end.
 
     A run that has ended is printed, and the exit code is the one `palyra run` would return.  Ctrl-C ends
@@ -131,7 +132,8 @@ def follow(options: Options, run_id: str) -> None:
 
     async def work(client: Client) -> None:
         async with client.events(run_id, progress=not options.as_json) as items:
-            await watch(client, items, Manner(options, ApprovePolicy(), fail_fast=False), ending)
+            how = Manner(options, ApprovePolicy(), fail_fast=False, rings=rings)
+            await watch(client, items, how, ending)
 
     talk(options, work)
     raise SystemExit(ending.code)

@@ -1,6 +1,7 @@
 """Cards of calls: opened by a proposal, closed with one line."""
 
 import msgspec
+import pytest
 
 from palyra.cli.cards import Cards
 from palyra.client import TapeEvent
@@ -89,3 +90,18 @@ def test_end_of_a_run_is_told_only_if_it_is_not_whole() -> None:
         ev.RunCancelled(reason="enough", by="owner"),
     ):
         assert cards.take(item(event)) is not None
+
+
+@pytest.mark.parametrize("width", [60, 79, 99])
+def test_card_of_a_call_fits_the_width(width: int) -> None:
+    """A long call is cut for the sake of its result, and both stay on one line."""
+    cards = Cards(width)
+    arguments = {"path": "note.txt", "content": "hello there, " * 9}
+    cards.take(item(msgspec.structs.replace(PROPOSED, tool="write_file", arguments=arguments)))
+    done = ev.ToolCompleted(
+        call_id="c1", status="succeeded", output="wrote 11 bytes " * 9, duration_ms=4_500
+    )
+    line = cards.take(item(done))
+    assert line is not None
+    assert len(f"{line.mark} {line.text}") <= width
+    assert "wrote" in line.text

@@ -1,8 +1,15 @@
 """The status of a conversation in words."""
 
+from unittest.mock import AsyncMock, Mock
+
 import pytest
 
+from palyra.cli.chat_commands import show_model
 from palyra.cli.chat_desk import describe_state
+from palyra.cli.chat_session import Conversation
+from palyra.cli.errors import CommandFailed
+from palyra.cli.talk import Options
+from palyra.core.model.views import ModelList, ModelView
 
 
 @pytest.mark.parametrize(
@@ -35,3 +42,25 @@ def test_long_call_leaves_room_for_the_seconds() -> None:
     state = describe_state("x" * 500, is_asked=False, quiet_s=7.0, lost_s=None)
     assert state.endswith("…, 7 s")
     assert len(state) < 60
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("ours/listed", "the next message goes to ours/listed"),
+        ("ours/other", "the next message goes to ours/other"),
+        ("theirs/x", "it may be refused"),
+    ],
+)
+async def test_model_takes_each_name_that_the_option_takes(name: str, said: str) -> None:
+    """A list holds only some names of a provider; a name without a provider must be listed."""
+    models = Mock()
+    view = ModelView(name="ours/listed", provider="ours", breaker="closed")
+    models.list_models = AsyncMock(
+        return_value=ModelList(models=[view], routing="suggest", failover=())
+    )
+    conversation = Conversation(models, Options())
+    assert said in (await show_model(conversation, name))[0]
+    assert name == conversation.model
+    with pytest.raises(CommandFailed, match="no model 'listed'"):
+        await show_model(conversation, "listed")

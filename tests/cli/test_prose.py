@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from palyra.cli.output import safe, wrap_words
+from palyra.cli import output
+from palyra.cli.output import fold, safe, wrap_words
 from palyra.cli.prose import MARK, Prose, render_markdown, split_blocks
 
 TEXT = """# Title
@@ -95,3 +96,23 @@ def test_words_are_not_cut() -> None:
     assert ["  see", "inflection/__init__.py", "now"] == wrap_words(
         "  see inflection/__init__.py now", 22
     )
+
+
+def test_code_keeps_its_indentation() -> None:
+    """Blanks at the beginning of a line of code are a part of it."""
+    lines = render_markdown("```python\ndef f():\n    return 1\n```", 60)
+    assert ["def f():", "    return 1"] == [
+        re.sub(r"\x1b\[[0-9;]*m", "", line)[2:] for line in lines
+    ]
+
+
+def test_lines_are_broken_between_words_at_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What continues a line is indented; a pipe gets the line as it is."""
+    text = "? " + "word " * 30 + "end"
+    assert text == fold(text)
+    monkeypatch.setattr(output, "_is_terminal", lambda *, err: not err)
+    monkeypatch.setenv("COLUMNS", "40")
+    rows = fold(text).split("\n")
+    assert max(map(len, rows)) < 40
+    assert all(row.startswith("  word") for row in rows[1:])
+    assert text.split() == " ".join(rows).split()

@@ -269,6 +269,12 @@ async def test_chat_undo_continues_before_the_last_exchange(tmp_path: Path) -> N
             person.type("//tokens 4\r")
             await person.see("a b c d")
             await person.see("idle")
+            first = (await client.list_runs()).runs[-1]
+            person.type(f"/session {first.session_id}\r")
+            await person.see("in workspace default")
+            await person.see("a b c d e")
+            await person.see(f"the next message goes to {first.session_id}")
+            await person.see("idle")
             person.type("/quit\r")
         third, second, first = (await client.list_runs()).runs
     assert first.run_id == third.parent_run_id
