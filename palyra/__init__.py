@@ -31,6 +31,8 @@ __all__ = [
     "Reset",
     "RunOptions",
     "RunView",
+    "RunWatching",
+    "RunsUpdated",
     "Skill",
     "SkillAudit",
     "Subscription",

@@ -12,6 +12,7 @@ import type {
   ProgressItem,
   Result,
   RunStart,
+  RunView,
   RunWaited,
   StartedRun,
   Steered,
@@ -146,6 +147,8 @@ export class Client {
   /** Call a method.  An idempotency key is generated where the method takes one and none is given. */
   call<M extends Method>(method: M, ...given: Given<M>): Promise<Result<M>>;
   events(run_id: string, options?: FollowOptions): Subscription;
+  /** Follow the open runs that pass the filter: first all of them, then those that have changed. */
+  watchRuns(filter?: Params<"run.watch">, options?: CallOptions): RunWatch;
   /** Notifications outside subscriptions, from now on; those of a lost connection are missing. */
   notices(options?: CallOptions): AsyncIterable<Notice> & { close(): void };
   /** Answer approvals: of one run and those it delegates to, or all of this token.  Returns its end. */
@@ -171,6 +174,16 @@ export class Run implements AsyncIterable<Item> {
   wait(options?: CallOptions): Promise<RunWaited>;
   cancel(reason?: string, options?: CallOptions): Promise<Cancelled>;
   steer(text: string, options?: CallOptions): Promise<Steered>;
+}
+
+/** The open runs of a watch.  It survives lost connections; slow consumers get the newest states only. */
+export class RunWatch implements AsyncIterable<{ runs: RunView[]; gone: string[] }> {
+  private constructor();
+  /** The open runs now, by id. */
+  readonly runs: ReadonlyMap<string, RunView>;
+  /** Runs that have changed or ended, and the ids of those that are over or do not match any more. */
+  [Symbol.asyncIterator](): AsyncIterator<{ runs: RunView[]; gone: string[] }>;
+  close(): void;
 }
 
 /** The items of one run, once; it ends after the last event, by `break`, or by `close`. */

@@ -31,6 +31,7 @@ const MAX_ITEMS = 2_048; // of a subscription, before it waits for its consumer
 const MAX_CHARS = 8_388_608;
 const MAX_NOTICES = 1_024;
 const TERMINAL = new Set(["run.done", "run.failed", "run.cancelled"]);
+const ENDED = new Set(["done", "failed", "cancelled"]); // states
 
 const BY_ORIGIN = globalThis.document
   ? ": if the daemon runs, its setting server.allowed_origins has to list the origin of this page"
@@ -514,6 +515,14 @@ export class Client {
     return subscription;
   }
 
+  /** Follow the open runs: the first item has all of them, each other one those that have changed. */
+  watchRuns(filter = {}, { signal } = {}) {
+    const watch = new RunWatch(filter, signal, { close: (one) => this.#unsubscribe(one) });
+    this.#subscriptions.add(watch);
+    this.#resubscribe(watch);
+    return watch;
+  }
+
   /** Iterate over notifications outside subscriptions, from now on; the oldest are dropped. */
   notices({ signal } = {}) {
     return new Notices(this.#listeners, signal);
@@ -676,7 +685,7 @@ export class Client {
   async #openSubscription(connection, subscription) {
     try {
       await release(connection, subscription);
-      await connection.request("tape.subscribe", subscription.makeParams(), {
+      await connection.request(subscription.openMethod, subscription.makeParams(), {
         onResult: (reply) => subscription.open(reply, connection.hello.instance_id),
       });
       if (!this.#subscriptions.has(subscription)) await release(connection, subscription);
@@ -695,9 +704,9 @@ export class Client {
   }
 
   #route(method, params) {
-    const isOfTape = method.startsWith("tape.") || method === "progress";
-    for (const one of isOfTape ? this.#subscriptions : []) if (one.isFor(params)) one.take(method, params);
-    if (!isOfTape) for (const listener of this.#listeners) listener.notice(method, params);
+    const isOfStream = method.startsWith("tape.") || method === "progress" || method === "run.updated";
+    for (const one of isOfStream ? this.#subscriptions : []) if (one.isFor(params)) one.take(method, params);
+    if (!isOfStream) for (const listener of this.#listeners) listener.notice(method, params);
   }
 }
 
@@ -707,7 +716,7 @@ async function release(connection, subscription) {
   subscription.route = undefined;
   if (route === undefined) return;
   try {
-    await connection.request("tape.unsubscribe", { subscription: route });
+    await connection.request(subscription.closeMethod, { subscription: route });
   } catch (error) {
     if (error instanceof ConnectionLost) throw error;
   }
@@ -799,6 +808,8 @@ export class Run {
  * it is empty the subscription is opened again from the cursor, so the tape is the buffer.
  */
 export class Subscription {
+  openMethod = "tape.subscribe";
+  closeMethod = "tape.unsubscribe";
   isOpening = false; // a `tape.subscribe` is in progress
   wasOpened = false;
   route; // the daemon's id of it, on the current connection
@@ -1008,6 +1019,118 @@ export class Subscription {
 function validBefore(item) {
   if (item.type === "event") return item.seq - 1;
   return item.type === "discarded" ? item.after_seq : Infinity;
+}
+
+/** The open runs of a watch, and the changes of each. */
+export class RunWatch {
+  openMethod = "run.watch";
+  closeMethod = "run.unwatch";
+  runs = new Map(); // the open ones, by id
+  isOpening = false;
+  wasOpened = false;
+  route;
+  #filter;
+  #signal;
+  #close;
+  #snapshot = new Map();
+  #news = new Map();
+  #gone = new Set();
+  #hasNews = false;
+  #isClosed = false;
+  #failure;
+  #changed = Promise.withResolvers();
+
+  constructor(filter, signal, { close }) {
+    this.#filter = filter;
+    this.#signal = signal;
+    this.#close = close;
+  }
+
+  async *[Symbol.asyncIterator]() {
+    try {
+      while (!this.#isClosed) {
+        if (this.#hasNews) yield this.#take();
+        else if (this.#failure) throw this.#failure;
+        else {
+          this.#changed = Promise.withResolvers();
+          await abortable(this.#changed.promise, this.#signal);
+        }
+      }
+    } finally {
+      this.close();
+    }
+  }
+
+  close() {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    this.#changed.resolve();
+    this.#close(this);
+  }
+
+  makeParams() {
+    return this.#filter;
+  }
+
+  isFor({ subscription }) {
+    return subscription !== undefined && subscription === this.route;
+  }
+
+  open({ subscription }) {
+    this.route = subscription;
+    this.isOpening = false;
+    this.wasOpened = true;
+    this.#snapshot.clear();
+  }
+
+  detach() {
+    this.isOpening = false;
+    this.route = undefined;
+  }
+
+  fail(error) {
+    this.isOpening = false;
+    this.#failure ??= error;
+    this.#changed.resolve();
+  }
+
+  take(_method, { runs = [], gone = [], snapshot, complete }) {
+    if (!snapshot) return this.#note(runs, gone);
+    for (const view of runs) this.#snapshot.set(view.run_id, view);
+    if (!complete) return;
+    const whole = this.#snapshot;
+    this.#snapshot = new Map();
+    this.#note(whole.values(), [...this.runs.keys()].filter((run_id) => !whole.has(run_id)));
+  }
+
+  #take() {
+    const item = { runs: [...this.#news.values()], gone: [...this.#gone] };
+    this.#news.clear();
+    this.#gone.clear();
+    this.#hasNews = false;
+    return item;
+  }
+
+  #note(runs, gone) {
+    for (const run_id of gone) {
+      this.runs.delete(run_id);
+      this.#news.delete(run_id);
+      this.#gone.add(run_id);
+    }
+    for (const view of runs) {
+      this.#gone.delete(view.run_id);
+      this.#news.delete(view.run_id);
+      this.#news.set(view.run_id, view);
+      if (ENDED.has(view.state)) this.runs.delete(view.run_id);
+      else this.runs.set(view.run_id, view);
+    }
+    for (const run_id of this.#news.keys()) {
+      if (this.#news.size <= this.runs.size + MAX_ITEMS) break;
+      if (!this.runs.has(run_id)) this.#news.delete(run_id); // the oldest that has ended
+    }
+    this.#hasNews = true;
+    this.#changed.resolve();
+  }
 }
 
 /** Notifications since it was made. */

@@ -306,6 +306,29 @@ export interface RunWaited {
   timed_out: boolean;
 }
 
+/** Filter of the runs to watch. */
+export interface RunWatchParams {
+  session_id?: string | null;
+  principal?: string | null;
+  phases?: ("awaiting_approval" | "cancelled" | "done" | "failed" | "in_progress" | "queued" | "recovering" | "stranded")[];
+  agent?: string | null;
+  parent_run_id?: string | null;
+}
+
+/** A watch sends `run.updated`: the open runs, then those that change. */
+export interface RunsWatched {
+  subscription: string;
+}
+
+/** End a watch. */
+export interface RunUnwatch {
+  subscription: string;
+}
+
+/** The subscription has ended: none of its frames follows this reply. */
+export interface Unsubscribed {
+}
+
 /** Decide a run again from its tape; a strict replay also re-evaluates what depends on settings. */
 export interface RunReplay {
   run_id: string;
@@ -470,10 +493,6 @@ export interface Subscribed {
 /** End a subscription. */
 export interface TapeUnsubscribe {
   subscription: string;
-}
-
-/** The subscription has ended: none of its frames follows this reply. */
-export interface Unsubscribed {
 }
 
 /** One run, or without `run_id` the whole journal. */
@@ -2811,6 +2830,15 @@ export interface ProgressItem {
   offset?: number | null;
 }
 
+/** Runs of a watch: a part of its snapshot, or the newest state of those that have changed. A snapshot is a series of frames up to the one that is `complete`: a run in none of them is over or does not match. */
+export interface RunsUpdated {
+  subscription: string;
+  runs?: RunView[];
+  gone?: string[];
+  snapshot?: boolean;
+  complete?: boolean;
+}
+
 /** An approval was resolved by a person or by its deadline. */
 export interface ApprovalResolvedNotice {
   decision: "abort" | "allow" | "deny";
@@ -3459,6 +3487,8 @@ export interface Methods {
   "run.get": { params: RunGet; result: RunView };
   "run.list": { params: RunListParams; result: RunList };
   "run.wait": { params: RunWait; result: RunWaited };
+  "run.watch": { params: RunWatchParams; result: RunsWatched };
+  "run.unwatch": { params: RunUnwatch; result: Unsubscribed };
   "run.replay": { params: RunReplay; result: ReplayReport };
   "run.diff": { params: RunDiffParams; result: RunDiff };
   "run.undo": { params: RunUndoParams; result: RunUndo };
@@ -3600,6 +3630,7 @@ export interface Notifications {
   "tape.caught_up": TapeCaughtUp;
   "tape.reset": TapeReset;
   "progress": ProgressItem;
+  "run.updated": RunsUpdated;
   "approval.requested": ApprovalRecord;
   "approval.resolved": ApprovalResolvedNotice;
   "session.updated": SessionRecord;

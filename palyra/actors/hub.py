@@ -183,6 +183,13 @@ class WideSubscriber(Protocol):
         """Listen to the feed from seq 0, unless it does already."""
 
 
+class RunWatcher(Protocol):
+    """A watch of the state of runs."""
+
+    def note_committed(self, heads: Sequence[tuple[str, int]]) -> None:
+        """Note that these runs have new committed events."""
+
+
 class NotificationSink(Protocol):
     """One connection."""
 
@@ -205,6 +212,7 @@ class Hub:
         self._feeds: dict[str, RunFeed] = {}
         self._spectators: dict[WideSubscriber, None] = {}
         self._watchers: dict[NotificationSink, None] = {}
+        self.run_watchers: dict[RunWatcher, None] = {}  # notified of each commit
         self._revoked: set[str] = set()  # tokens; a connection with one may still be opening
         self._dirty: dict[RunFeed, None] = {}
         self._wake = trio.Event()
@@ -240,6 +248,8 @@ class Hub:
             listener.rewind(seq)
 
     def committed(self, heads: Sequence[tuple[str, int]]) -> None:
+        for watcher in self.run_watchers:
+            watcher.note_committed(heads)
         for run_id, seq in heads:
             feed = self._feeds.get(run_id)
             if feed is None or seq <= feed.committed:

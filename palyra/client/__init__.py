@@ -17,10 +17,10 @@ from palyra.client.client import Client
 from palyra.client.feed import CaughtUp, EventsDiscarded, Item, Reset, TapeEvent
 from palyra.client.runs import RunOptions
 from palyra.client.sessions import QueueChange
-from palyra.client.subscription import Inbox, Notice, Subscription
+from palyra.client.subscription import Inbox, Notice, RunWatching, Subscription
 from palyra.client.tapes import TapePage, export_run
 from palyra.core.session.commands import RunView
-from palyra.net.protocol.notifications import ProgressItem
+from palyra.net.protocol.notifications import ProgressItem, RunsUpdated
 from palyra.net.protocol.results import Agent, Channel, Pairing, Skill, SkillAudit, Token
 
 __all__ = [
@@ -38,6 +38,8 @@ __all__ = [
     "Reset",
     "RunOptions",
     "RunView",
+    "RunWatching",
+    "RunsUpdated",
     "Skill",
     "SkillAudit",
     "Subscription",

@@ -22,11 +22,11 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, Self, TypeVar
 from palyra.client import aio
 from palyra.client.client import PATIENCE_S, Client
 from palyra.client.feed import Item
-from palyra.client.runs import RunOptions
-from palyra.client.subscription import Notice, Subscription
-from palyra.core.session.commands import Started
+from palyra.client.runs import RunOptions, WatchedRuns
+from palyra.client.subscription import Notice, RunWatching, Subscription
+from palyra.core.session.commands import RunView, Started
 from palyra.errors import TooSlow, Unreachable
-from palyra.net.protocol.notifications import Hello
+from palyra.net.protocol.notifications import Hello, RunsUpdated
 from palyra.net.protocol.results import Welcome
 
 P = ParamSpec("P")
@@ -136,6 +136,19 @@ class RunItems(Items[Item]):
         return self._subscription.cursor
 
 
+class WatchItems(Items[RunsUpdated]):
+    """Changes of the runs of a watch; see `Client.watch_runs`."""
+
+    def __init__(self, source: RunWatching, thread: _LoopThread, timeout_s: float | None) -> None:
+        super().__init__(source, thread, timeout_s)
+        self._watching = source
+
+    @property
+    def runs(self) -> dict[str, RunView]:
+        """The open runs now, by id."""
+        return dict(self._watching.runs)
+
+
 class Base:
     """An asyncio client, the thread that runs it, and the deadline of a call."""
 
@@ -203,6 +216,13 @@ class BlockingClient(Base):
         opening = self._client.run_events(text, progress=progress, **options)
         with _entered(opening, self._thread, self._timeout_s) as (started, subscription):
             yield started, RunItems(subscription, self._thread, self._timeout_s)
+
+    @contextmanager
+    def watch_runs(self, **wanted: Unpack[WatchedRuns]) -> Generator[WatchItems]:
+        """Iterate over the changes of open runs; see `Client.watch_runs`."""
+        opening = self._client.watch_runs(**wanted)
+        with _entered(opening, self._thread, self._timeout_s) as watching:
+            yield WatchItems(watching, self._thread, self._timeout_s)
 
     @contextmanager
     def notices(self) -> Generator[Items[Notice]]:

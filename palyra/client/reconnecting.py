@@ -29,7 +29,7 @@ from palyra.client.connection import (
 )
 from palyra.client.feed import FeedReader
 from palyra.client.reads import READS
-from palyra.client.subscription import Inbox, Notice, Subscription
+from palyra.client.subscription import Inbox, Notice, RunWatching, Stream, Subscription
 from palyra.client.waits import Waits
 from palyra.core.backoff import Backoff, compute_delay_s
 from palyra.errors import (
@@ -43,6 +43,7 @@ from palyra.errors import (
 from palyra.net.protocol.discovery import Endpoint
 from palyra.net.protocol.notifications import (
     ProgressItem,
+    RunsUpdated,
     TapeCaughtUp,
     TapeCommitted,
     TapeEventNotice,
@@ -94,6 +95,7 @@ class ReconnectingConnection:
         self._failure: PalyraError | None = None
         self._changed = driver.make_event()
         self._subscriptions: dict[Subscription, None] = {}  # in order of arrival
+        self._watches: dict[RunWatching, None] = {}
         self._inboxes: set[Inbox] = set()
 
     @property
@@ -178,11 +180,21 @@ class ReconnectingConnection:
         self._subscriptions[subscription] = None
         return subscription
 
-    def unsubscribe(self, subscription: Subscription) -> None:
-        """Close a subscription without waiting for the daemon's reply."""
-        self._subscriptions.pop(subscription, None)
+    def unsubscribe(self, stream: Subscription | RunWatching) -> None:
+        """Close a subscription or a watch without waiting for the daemon's reply."""
+        if isinstance(stream, RunWatching):
+            self._watches.pop(stream, None)
+        else:
+            self._subscriptions.pop(stream, None)
         if self._current is not None and not self._current.closed.is_set():
-            self._current.spawn(_release, self._current, subscription)
+            self._current.spawn(_release, self._current, stream)
+
+    def watch_runs(self, wanted: dict[str, Any]) -> RunWatching:
+        """Open a watch of runs, live until `unsubscribe`."""
+        watching = RunWatching(wanted, self._driver)
+        self._watches[watching] = None
+        self._resubscribe(watching)
+        return watching
 
     def open_inbox(self) -> Inbox:
         """Collect notifications from now on, until `close_inbox`."""
@@ -221,15 +233,15 @@ class ReconnectingConnection:
     def _set_open(self, connection: ClientConnection) -> None:
         self._current, self._down_since_s = connection, None
         self._note_change()
-        for subscription in self._subscriptions:
-            self._resubscribe(subscription)
+        for stream in self._streams():
+            self._resubscribe(stream)
 
     def _set_closed(self) -> None:
         self._current = None
         if self._down_since_s is None:
             self._down_since_s = self._driver.now_s()
-        for subscription in self._subscriptions:
-            subscription.detach()
+        for stream in self._streams():
+            stream.detach()
 
     def _note_failure(self, error: PalyraError) -> None:
         if isinstance(error, (Unauthenticated, Forbidden)):
@@ -244,10 +256,13 @@ class ReconnectingConnection:
         """End all calls, subscriptions and inboxes with that error; later calls raise it too."""
         self._failure = self._failure or error
         self._note_change()
-        for subscription in self._subscriptions:
-            subscription.fail(error)
+        for stream in self._streams():
+            stream.fail(error)
         for inbox in self._inboxes:
             inbox.fail(error)
+
+    def _streams(self) -> list[Stream]:
+        return [*self._subscriptions, *self._watches]
 
     def _note_change(self) -> None:
         self._changed.set()
@@ -261,46 +276,42 @@ class ReconnectingConnection:
             await self._changed.wait()
         return self._current
 
-    def _resubscribe(self, subscription: Subscription) -> None:
-        """Subscribe (again) from the cursor, on the current connection or else on the next one."""
+    def _resubscribe(self, stream: Stream) -> None:
+        """Open a stream (again), on the current connection or else on the next one."""
         if self._failure is not None:
-            subscription.fail(self._failure)
+            stream.fail(self._failure)
         connection = self._current
-        if connection is None or connection.closed.is_set() or subscription.is_opening:
+        if connection is None or connection.closed.is_set() or stream.is_opening:
             return
-        subscription.is_opening = True
-        connection.spawn(self._open, connection, subscription)
+        stream.is_opening = True
+        connection.spawn(self._open, connection, stream)
 
-    async def _open(self, connection: ClientConnection, subscription: Subscription) -> None:
-        """Close the daemon's earlier subscription, then open one for the rows after the cursor."""
-        await _release(connection, subscription)
+    async def _open(self, connection: ClientConnection, stream: Stream) -> None:
+        """Close the daemon's earlier stream, then open one that continues it."""
+        await _release(connection, stream)
         with contextlib.suppress(ConnectionLost):  # the next connection opens it again
             try:
                 await connection.request(
-                    "tape.subscribe",
-                    subscription.make_params(),
-                    lambda result: subscription.open(
-                        decode(result, Subscribed), connection.hello.instance_id
-                    ),
+                    stream.open_method,
+                    stream.make_params(),
+                    lambda result: stream.accept(result, connection.hello.instance_id),
                 )
             except (Overloaded, Unavailable) as error:
-                await self._open_later(subscription, error)
+                await self._open_later(stream, error)
             except PalyraError as error:
-                subscription.fail(error)
-            if subscription not in self._subscriptions:
-                await _release(connection, subscription)
+                stream.fail(error)
+            if stream not in self._streams():
+                await _release(connection, stream)
 
-    async def _open_later(
-        self, subscription: Subscription, error: Overloaded | Unavailable
-    ) -> None:
-        """Retry a subscription that was open before; for a new one the caller decides."""
-        if not subscription.was_opened:
-            subscription.fail(error)
+    async def _open_later(self, stream: Stream, error: Overloaded | Unavailable) -> None:
+        """Retry a stream that was open before; for a new one the caller decides."""
+        if not stream.was_opened:
+            stream.fail(error)
             return
         pause_ms = RETRY_MS if error.retry_after_ms is None else error.retry_after_ms
         await self._driver.sleep(pause_ms / 1000)
-        subscription.is_opening = False
-        self._resubscribe(subscription)
+        stream.is_opening = False
+        self._resubscribe(stream)
 
     def _route(self, method: str, params: msgspec.Raw) -> None:
         """Dispatch a notification to its subscription or the inboxes.  Called by the reader; never waits."""
@@ -317,13 +328,19 @@ class ReconnectingConnection:
                 committed = decode(params, TapeCommitted)
                 for subscription in self._listeners(committed.run_id, None):
                     subscription.take_committed(committed.committed)
-            case "tape.caught_up" | "tape.reset":
-                self._route_position(method, params)
+            case "tape.caught_up" | "tape.reset" | "run.updated":
+                self._route_whole(method, params)
             case _:
                 self._deliver(method, params)
 
-    def _route_position(self, method: str, params: msgspec.Raw) -> None:
+    def _route_whole(self, method: str, params: msgspec.Raw) -> None:
+        """Dispatch a notification about a whole stream."""
         match method:
+            case "run.updated":
+                news = decode(params, RunsUpdated)
+                for watching in self._watches:
+                    if watching.route == news.subscription:
+                        watching.take(news)
             case "tape.caught_up":
                 caught_up = decode(params, TapeCaughtUp)
                 for subscription in self._listeners(None, caught_up.subscription):
@@ -346,9 +363,9 @@ class ReconnectingConnection:
         return [one for one in self._subscriptions if one.feed.run_id == run_id]
 
 
-async def _release(connection: ClientConnection, subscription: Subscription) -> None:
-    """Close the daemon's subscription, if it has one."""
-    route, subscription.route = subscription.route, None
+async def _release(connection: ClientConnection, stream: Stream) -> None:
+    """Close the daemon's stream, if it has one."""
+    route, stream.route = stream.route, None
     if route is not None:
         with contextlib.suppress(ConnectionLost, PalyraError):  # closed either way
-            await connection.request("tape.unsubscribe", {"subscription": route})
+            await connection.request(stream.close_method, {"subscription": route})

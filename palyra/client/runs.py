@@ -7,8 +7,8 @@ from typing import Literal, TypedDict, Unpack
 
 from palyra.client.feed import to_event
 from palyra.client.requests import Json, RequestMethods
-from palyra.client.subscription import Subscription
-from palyra.core.journal.records import QueueMode, RunState
+from palyra.client.subscription import RunWatching, Subscription
+from palyra.core.journal.records import QueueMode, RunPhase, RunState
 from palyra.core.replay.report import ReplayReport
 from palyra.core.session.commands import Cancelled, Forked, RunView, Started, Steered
 from palyra.core.tape.events import ApprovalMode, Budget, MessageCompleted
@@ -48,6 +48,16 @@ class RunsWanted(TypedDict, total=False):
     parent_run_id: str | None
     cursor: str | None
     limit: int
+
+
+class WatchedRuns(TypedDict, total=False):
+    """Filter of `run.watch`."""
+
+    session_id: str | None
+    principal: str | None
+    phases: Sequence[RunPhase]
+    agent: str | None
+    parent_run_id: str | None
 
 
 class RunMethods(RequestMethods):
@@ -128,6 +138,20 @@ class RunMethods(RequestMethods):
     async def list_runs(self, **wanted: Unpack[RunsWanted]) -> RunList:
         """A page, newest first; `cursor` is the `next_cursor` of the page before."""
         return await self._ask("run.list", {**wanted}, RunList)
+
+    @asynccontextmanager
+    async def watch_runs(self, **wanted: Unpack[WatchedRuns]) -> AsyncGenerator[RunWatching]:
+        """Iterate over the changes of open runs: first all of them, then each that changes.
+
+        `runs` of the iterator has the open ones at any time.  It survives lost connections and
+        restarts of the daemon: runs that have ended or left the filter meanwhile are in `gone`.
+        """
+        watching = self._connection.watch_runs({**wanted})
+        try:
+            await watching.wait_opened()
+            yield watching
+        finally:
+            self._connection.unsubscribe(watching)
 
     async def wait_run(
         self, run_id: str, *, until: Literal["terminal", "attention", "person"] = "terminal"

@@ -7,11 +7,12 @@ cursor, so the tape is the buffer.  Of notifications the oldest are dropped.
 
 import sys
 from collections import deque
-from collections.abc import Callable
-from typing import Any, Self
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol, Self
 
 import msgspec
 
+from palyra.client.connection import decode
 from palyra.client.feed import (
     EventsDiscarded,
     FeedReader,
@@ -19,9 +20,10 @@ from palyra.client.feed import (
     TapeEvent,
 )
 from palyra.client.waits import Waits
+from palyra.core.session.commands import RunView
 from palyra.errors import PalyraError, ProtocolError
-from palyra.net.protocol.notifications import ProgressItem, TapeEventNotice
-from palyra.net.protocol.results import Subscribed
+from palyra.net.protocol.notifications import ProgressItem, RunsUpdated, TapeEventNotice
+from palyra.net.protocol.results import RunsWatched, Subscribed
 
 MAX_ITEMS = 2_048
 MAX_BUFFER_BYTES = 8_388_608
@@ -29,11 +31,36 @@ PROGRESS_ITEMS = MAX_ITEMS // 2  # the share of the buffer that progress may use
 MAX_NOTICES = 1_024
 
 
+class Stream(Protocol):
+    """A stream of the daemon that is opened again on each connection."""
+
+    open_method: str
+    close_method: str
+    is_opening: bool  # a request that opens it is in progress
+    was_opened: bool
+    route: str | None  # the daemon's id of it, on the current connection
+
+    def make_params(self) -> dict[str, Any]:
+        """Make the params of the request that opens or resumes it."""
+
+    def accept(self, result: msgspec.Raw, instance_id: str) -> None:
+        """Note that the daemon has opened it."""
+
+    def detach(self) -> None:
+        """Note that the connection is lost; the next one opens it again."""
+
+    def fail(self, error: PalyraError) -> None:
+        """End with that error, after what is buffered."""
+
+
 class Subscription:
     """Items of one run in order, without gap or duplicate across connections and restarts.
 
     Iteration ends after the run's terminal event, once that is durable.
     """
+
+    open_method = "tape.subscribe"
+    close_method = "tape.unsubscribe"
 
     def __init__(
         self,
@@ -102,6 +129,10 @@ class Subscription:
             "after_seq": self.feed.cursor,
             "progress": self.wants_progress,
         }
+
+    def accept(self, result: msgspec.Raw, instance_id: str) -> None:
+        """Note that the daemon has accepted the subscription with that reply."""
+        self.open(decode(result, Subscribed), instance_id)
 
     def open(self, reply: Subscribed, instance_id: str) -> None:
         """Note that the daemon has accepted the subscription."""
@@ -178,6 +209,106 @@ class Subscription:
         self._wake()
 
     def _wake(self) -> None:
+        self._changed.set()
+
+
+class RunWatching:
+    """The open runs of a watch, and the changes of each, across connections and restarts.
+
+    The first item has the open runs.  Changes that a slow consumer has not taken are merged: it gets
+    the newest state of each run.
+    """
+
+    open_method = "run.watch"
+    close_method = "run.unwatch"
+
+    def __init__(self, wanted: dict[str, Any], waits: Waits) -> None:
+        self.runs: dict[str, RunView] = {}  # the open ones, by id
+        self.is_opening = False
+        self.was_opened = False
+        self.route: str | None = None
+        self._wanted = wanted
+        self._waits = waits
+        self._snapshot: dict[str, RunView] = {}  # as far as it has come
+        self._news: dict[str, RunView] = {}
+        self._gone: set[str] = set()
+        self._has_news = False
+        self._failure: PalyraError | None = None
+        self._changed = waits.make_event()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> RunsUpdated:
+        """Return what has changed.  Raises the error of the watch.  Cancellation: nothing is lost."""
+        await self._waits.checkpoint()
+        while not self._has_news:
+            if self._failure is not None:
+                raise self._failure
+            self._changed = self._waits.make_event()
+            await self._changed.wait()
+        news = RunsUpdated(
+            subscription=self.route or "", runs=[*self._news.values()], gone=sorted(self._gone)
+        )
+        self._news, self._gone, self._has_news = {}, set(), False
+        return news
+
+    async def wait_opened(self) -> None:
+        """Wait until the daemon has accepted the watch.  Raises its error."""
+        while not self.was_opened:
+            if self._failure is not None:
+                raise self._failure
+            self._changed = self._waits.make_event()
+            await self._changed.wait()
+
+    def make_params(self) -> dict[str, Any]:
+        """Make the params of the `run.watch` that opens the watch again."""
+        return self._wanted
+
+    def accept(self, result: msgspec.Raw, instance_id: str) -> None:
+        """Note that the daemon has opened the watch; its snapshot follows."""
+        del instance_id
+        self.route = decode(result, RunsWatched).subscription
+        self._snapshot = {}
+        self.is_opening = False
+        self.was_opened = True
+        self._changed.set()
+
+    def detach(self) -> None:
+        """Note that the connection is lost; the next one opens the watch again."""
+        self.is_opening = False
+        self.route = None
+
+    def fail(self, error: PalyraError) -> None:
+        """End with that error, after the news that wait."""
+        self.is_opening = False
+        self._failure = self._failure or error
+        self._changed.set()
+
+    def take(self, news: RunsUpdated) -> None:
+        """Take a notification from the connection."""
+        if not news.snapshot:
+            self._note(news.runs, news.gone)
+            return
+        self._snapshot.update((view.run_id, view) for view in news.runs)
+        if news.complete:
+            whole, self._snapshot = self._snapshot, {}
+            self._note(whole.values(), self.runs.keys() - whole.keys())
+
+    def _note(self, runs: Iterable[RunView], gone: Iterable[str]) -> None:
+        for run_id in list(gone):
+            self.runs.pop(run_id, None)
+            self._news.pop(run_id, None)
+            self._gone.add(run_id)
+        for view in runs:
+            self._gone.discard(view.run_id)
+            self._news.pop(view.run_id, None)
+            self._news[view.run_id] = self.runs[view.run_id] = view
+            if view.is_terminal:
+                del self.runs[view.run_id]
+        while len(self._news) > len(self.runs) + MAX_ITEMS:  # the oldest that has ended
+            del self._news[next(run_id for run_id in self._news if run_id not in self.runs)]
+        self._has_news = True
         self._changed.set()
 
 

@@ -242,7 +242,8 @@ CALLS: dict[str, Call] = {
     "system.describe": lambda client: client.describe(),
 }  # fmt: skip
 OF_SEVERAL = {"call", "wait_connected", "read_answer"}  # of no one method
-UNTYPED = {"connect", "tape.subscribe", "tape.unsubscribe"}  # the line's own
+# The line's own.
+UNTYPED = {"connect", "tape.subscribe", "tape.unsubscribe", "run.watch", "run.unwatch"}
 
 
 @pytest.mark.parametrize("name", CALLS)

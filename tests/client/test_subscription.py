@@ -8,11 +8,13 @@ import trio.testing
 from palyra.client import subscription as module
 from palyra.client.dial import TRIO
 from palyra.client.feed import CaughtUp, FeedReader, Item, TapeEvent
-from palyra.client.subscription import Inbox, Notice, Subscription
+from palyra.client.subscription import Inbox, Notice, RunWatching, Subscription
+from palyra.core.session.commands import RunView
 from palyra.errors import Forbidden, Unreachable
-from palyra.net.protocol.notifications import ProgressItem
+from palyra.net.protocol.notifications import ProgressItem, RunsUpdated
 from palyra.net.protocol.results import Subscribed
 from tests.client.test_feed import RUN, make_done, make_frame
+from tests.net.api.fake_store import run_record
 
 Clock = trio.testing.MockClock
 
@@ -159,3 +161,61 @@ async def test_the_oldest_news_go_first(
     for number in range(3):
         inbox.take(Notice(method="m", params={"n": number}))
     assert [1, 2] == [(await anext(inbox)).params["n"] for _ in range(2)]
+
+
+# --- watches of runs ---
+
+
+def news(*runs: RunView, gone: tuple[str, ...] = (), part: bool | None = None) -> RunsUpdated:
+    """A frame; `part` says whether it is the last one of a snapshot."""
+    return RunsUpdated(
+        subscription="sub_1", runs=[*runs], gone=[*gone], snapshot=part is not None,
+        complete=bool(part),
+    )  # fmt: skip
+
+
+def view(run_id: str, **changes: object) -> RunView:
+    return RunView.of(run_record(run_id, **changes))  # type: ignore[arg-type]  # no principal
+
+
+async def test_a_watch_merges_what_its_consumer_has_not_taken(autojump_clock: Clock) -> None:
+    """The newest state of a run is one item, an end is reported, and `runs` has the open ones."""
+    watching = RunWatching({}, TRIO)
+    watching.take(news(view("run_1"), part=False))
+    assert {} == watching.runs
+    watching.take(news(view("run_2"), part=True))
+    first = await anext(watching)
+    assert ["run_1", "run_2"] == [run.run_id for run in first.runs]
+    for turns in (1, 2):
+        watching.take(news(view("run_1", turns=turns)))
+    watching.take(news(view("run_2", state="done"), gone=("run_7",)))
+    second = await anext(watching)
+    assert [("run_1", 2), ("run_2", 0)] == [(run.run_id, run.turns) for run in second.runs]
+    assert (["run_7"], ["run_1"]) == (second.gone, [*watching.runs])
+
+
+async def test_a_watch_says_which_runs_ended_while_it_was_cut_off(autojump_clock: Clock) -> None:
+    """After a new connection the snapshot replaces what was open; the rest is gone."""
+    watching = RunWatching({}, TRIO)
+    watching.take(news(view("run_1"), view("run_2"), part=True))
+    await anext(watching)
+    watching.detach()
+    watching.take(news(view("run_2", turns=1), part=True))
+    after = await anext(watching)
+    assert (["run_1"], [("run_2", 1)]) == (after.gone, [(r.run_id, r.turns) for r in after.runs])
+    watching.fail(Unreachable("over"))
+    with pytest.raises(Unreachable):
+        await anext(watching)
+
+
+async def test_ended_runs_that_nobody_takes_are_bounded(
+    autojump_clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of runs that have ended the newest are kept for a slow consumer, and every open one."""
+    monkeypatch.setattr(module, "MAX_ITEMS", 2)
+    watching = RunWatching({}, TRIO)
+    watching.take(news(view("run_open"), part=True))
+    for number in range(9):
+        watching.take(news(view(f"run_{number}", state="done")))
+    taken = [run.run_id for run in (await anext(watching)).runs]
+    assert ["run_open", "run_7", "run_8"] == taken

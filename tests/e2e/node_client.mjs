@@ -57,6 +57,28 @@ const scenarios = {
     await assert.rejects(client.call("run.start", { text: "x".repeat(2 ** 20) }), isError("too_large"));
   },
 
+  async watch_of_runs(client) {
+    const agent = "default";
+    const watch = client.watchRuns({ agent });
+    const items = watch[Symbol.asyncIterator]();
+    assert.deepEqual((await items.next()).value.gone, []);
+    const run = await client.runs.start({ text: ENDLESS });
+    const until = async (test) => {
+      for (;;) {
+        const { value } = await items.next();
+        if (test(value)) return value;
+      }
+    };
+    await until(({ runs }) => runs.some(({ run_id }) => run_id === run.run_id));
+    assert.ok(watch.runs.has(run.run_id));
+    drop();
+    await run.cancel(); // on the next connection: the end is news, or the run is gone
+    await until(({ runs, gone }) => gone.includes(run.run_id) || runs.some((one) => one.run_id === run.run_id && one.state === "cancelled"));
+    assert.ok(!watch.runs.has(run.run_id));
+    watch.close();
+    assert.ok((await items.next()).done);
+  },
+
   async run_and_stream(client) {
     const run = await client.runs.start({ text: CALLS });
     const events = await collect(run);

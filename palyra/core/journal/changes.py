@@ -22,6 +22,7 @@ from palyra.core.journal.records import (
     MemoryRecord,
     PairingState,
     Record,
+    RunPhase,
     RunState,
     TaskKind,
     TaskState,
@@ -62,6 +63,9 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str | None = None
     states: tuple[RunState, ...] = ()
     parent_run_id: str | None = None  # the runs that this one delegated, and its forks
+    phases: tuple[RunPhase, ...] = ()
+    agent: str | None = None
+    run_ids: tuple[str, ...] = ()
     before: str | None = None
     limit: int = 100
 

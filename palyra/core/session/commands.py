@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal, cast
 
 import msgspec
 
+from palyra.core.journal.changes import RunFilter
 from palyra.core.journal.records import (
     TERMINAL,
     ChannelAudience,
@@ -257,6 +258,20 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def is_terminal(self) -> bool:
         """True if the run has ended."""
         return self.state in TERMINAL
+
+    def fits(self, wanted: RunFilter) -> bool:
+        """True if the run passes the filter; its page counts for nothing."""
+        exact = (
+            (wanted.principal, self.principal),
+            (wanted.session_id, self.session_id),
+            (wanted.parent_run_id, self.parent_run_id),
+            (wanted.agent, self.agent),
+        )
+        return (
+            all(asked in {None, own} for asked, own in exact)
+            and (not wanted.states or self.state in wanted.states)
+            and (not wanted.phases or self.phase in wanted.phases)
+        )
 
     @staticmethod
     def of(

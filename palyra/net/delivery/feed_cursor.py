@@ -29,7 +29,7 @@ from palyra.errors import InvariantBroken
 from palyra.net.delivery.encoding import end_event
 from palyra.net.delivery.outbox import FrameSuffix
 from palyra.net.protocol.jsonrpc import encode_notification
-from palyra.net.protocol.notifications import TapeCaughtUp, TapeCommitted, TapeReset
+from palyra.net.protocol.notifications import Notification, TapeCommitted, TapeReset
 
 MOST_HELD = 4_096  # deltas between the start of a run and the reply that names the subscription
 
@@ -42,7 +42,7 @@ class RowSink(Protocol):
 
     def put_rows(self, rows: Iterable[PublishedRow], suffix: FrameSuffix) -> None: ...
     def put_progress(self, progress: ProgressDelta) -> None: ...
-    def put_notice(self, method: str, params: TapeCaughtUp | TapeReset) -> None: ...
+    def put_notice(self, method: str, params: Notification) -> None: ...
 
     def put_committed(self, suffix: FrameSuffix) -> None:
         """Queue the news that the feed's committed seq has advanced."""

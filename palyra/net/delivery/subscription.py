@@ -11,6 +11,7 @@ is buffered per reader, so a reader that is behind costs no memory.
 from collections import deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 import trio
 
@@ -162,13 +163,25 @@ class LiveSubscription:
                 cursor.replay(page)
 
 
+class Closable(Protocol):
+    """A subscription or a watch of one connection."""
+
+    @property
+    def subscription_id(self) -> str: ...
+    def close(self) -> None:
+        """Send nothing more."""
+
+
+S = TypeVar("S", bound=Closable)
+
+
 class Subscriptions:
-    """All subscriptions of one connection."""
+    """All subscriptions and watches of one connection."""
 
     def __init__(self, client: ClientContext, limit: int) -> None:
         self._client = client
         self._limit = limit
-        self._open: dict[str, LiveSubscription] = {}
+        self._open: dict[str, Closable] = {}
 
     def open_run(
         self, run_id: str, next_seq: int, wanted: SubscriptionFilter
@@ -189,7 +202,11 @@ class Subscriptions:
         self._client.hub.add_spectator(subscription)
         return subscription
 
-    def _add(self, subscription: LiveSubscription) -> LiveSubscription:
+    def open(self, make: Callable[[ClientContext], S]) -> S:
+        """Open another kind of stream, to be started.  Raises Overloaded."""
+        return self._add(make(self._client))
+
+    def _add(self, subscription: S) -> S:
         if len(self._open) >= self._limit:
             raise Overloaded(f"this connection has {self._limit} subscriptions, the limit")
         self._open[subscription.subscription_id] = subscription

@@ -11,6 +11,7 @@ from palyra.core.channel import PairingRequested
 from palyra.core.journal.records import ApprovalRecord, IncidentRecord, SessionRecord
 from palyra.core.memory.document_views import DocumentChanged
 from palyra.core.policy.views import Resolved
+from palyra.core.session.commands import RunView
 from palyra.core.tape.events import ProgressKind
 from palyra.core.task.views import TaskView
 from palyra.core.usage.views import BudgetWarned
@@ -106,6 +107,20 @@ class ApprovalResolvedNotice(Resolved, frozen=True, kw_only=True):
     approval_id: str
 
 
+class RunsUpdated(Notification, frozen=True, kw_only=True):
+    """Runs of a watch: a part of its snapshot, or the newest state of those that have changed.
+
+    A snapshot is a series of frames up to the one that is `complete`: a run in none of them is over
+    or does not match.
+    """
+
+    subscription: str
+    runs: list[RunView] = []
+    gone: list[str] = []  # ids of open runs that do not match any more
+    snapshot: bool = False
+    complete: bool = False  # the last frame of a snapshot
+
+
 class SystemDraining(Notification, frozen=True, kw_only=True):
     """The daemon is shutting down."""
 
@@ -120,6 +135,7 @@ NOTIFICATIONS: dict[str, type[msgspec.Struct]] = {
     "tape.caught_up": TapeCaughtUp,
     "tape.reset": TapeReset,
     "progress": ProgressItem,
+    "run.updated": RunsUpdated,
     "approval.requested": ApprovalRecord,
     "approval.resolved": ApprovalResolvedNotice,
     "session.updated": SessionRecord,

@@ -210,6 +210,12 @@ class Unsubscribed(Result, frozen=True, kw_only=True):
     """The subscription has ended: none of its frames follows this reply."""
 
 
+class RunsWatched(Result, frozen=True, kw_only=True):
+    """A watch sends `run.updated`: the open runs, then those that change."""
+
+    subscription: str
+
+
 class ExportPage(Result, frozen=True, kw_only=True):
     """A page of NDJSON; `signature` (hex) covers the chain hash of its last line."""
 

@@ -436,6 +436,7 @@ def _matching(wanted: RunFilter) -> Select[RunRecord]:
         .where("run_id < ?", wanted.before)
         .where(f"{_PARENT} = ?", wanted.parent_run_id)
         .where_in("state", wanted.states)
+        .where_in("run_id", wanted.run_ids)
     )
 
 

@@ -264,7 +264,14 @@ class FakeGateway:
 
     async def list_runs(self, caller: Caller, wanted: RunFilter) -> list[RunView]:
         await trio.lowlevel.checkpoint()
-        seen = [run for run in self.store.runs.values() if caller.sees(run.principal)]
+        seen = [
+            run
+            for run in sorted(self.store.runs.values(), key=lambda run: run.run_id, reverse=True)
+            if caller.sees(run.principal)
+            and (not wanted.states or run.state in wanted.states)
+            and (not wanted.run_ids or run.run_id in wanted.run_ids)
+            and (wanted.before is None or run.run_id < wanted.before)
+        ]
         return [RunView.of(run) for run in seen[: wanted.limit]]
 
     async def wait_run(

@@ -76,6 +76,7 @@ class MemoryQueries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has
             and wanted.session_id in {None, run.session_id}
             and wanted.parent_run_id in {None, run.parent_run_id}
             and (not wanted.states or run.state in wanted.states)
+            and (not wanted.run_ids or run.run_id in wanted.run_ids)
             and (wanted.before is None or run.run_id < wanted.before)
         ]
         return found[::-1][: wanted.limit]

@@ -6,7 +6,7 @@ import msgspec
 
 from palyra.actors.kernel.threads import run_sync
 from palyra.core.journal.changes import RunFilter
-from palyra.core.journal.records import QueueMode, RunState
+from palyra.core.journal.records import QueueMode, RunPhase, RunState
 from palyra.core.model.request_options import RequestOptions
 from palyra.core.preview.call import DEFAULT_LINES, MAX_LINES
 from palyra.core.preview.run_changes import RunDiff, RunUndo
@@ -36,11 +36,13 @@ from palyra.net.api.method import (
     OutsideId,
     Seq,
     WorkspaceName,
+    at_once,
     cursor_of,
 )
+from palyra.net.delivery.run_watch import RunWatch
 from palyra.net.delivery.subscription import NOTHING_YET, LiveSubscription, SubscriptionFilter
 from palyra.net.protocol.params import Params
-from palyra.net.protocol.results import RunList, RunWaited, StartedRun
+from palyra.net.protocol.results import RunList, RunsWatched, RunWaited, StartedRun, Unsubscribed
 from palyra.services.run_changes import require_digest
 from palyra.services.run_loader import find_answer
 
@@ -124,6 +126,22 @@ class RunListParams(Params, frozen=True, kw_only=True):
     parent_run_id: Id | None = None  # only runs that this one delegated, and its forks
     limit: Limit = 100
     cursor: Annotated[str, cursor_of("run")] | None = None
+
+
+class RunWatchParams(Params, frozen=True, kw_only=True):
+    """Filter of the runs to watch."""
+
+    session_id: Id | None = None
+    principal: str | None = None
+    phases: tuple[RunPhase, ...] = ()
+    agent: AgentName | None = None
+    parent_run_id: Id | None = None  # only runs that this one delegated, and its forks
+
+
+class RunUnwatch(Params, frozen=True, kw_only=True):
+    """End a watch."""
+
+    subscription: Id
 
 
 class RunWait(Params, frozen=True, kw_only=True):
@@ -289,6 +307,21 @@ async def list_(call: MethodCall, params: RunListParams) -> RunList:
     return RunList(runs=views, next_cursor=next_cursor)
 
 
+async def watch(call: MethodCall, params: RunWatchParams) -> RunsWatched:
+    if params.session_id is not None:
+        await call.backend.sessions.get(call.caller, params.session_id)
+    gateway = call.backend.gateway
+    wanted = RunFilter(**msgspec.structs.asdict(params))
+    opened = call.subscriptions.open(lambda client: RunWatch(client, wanted, gateway.list_runs))
+    call.then(opened.start)
+    return RunsWatched(subscription=opened.subscription_id)
+
+
+def unwatch(call: MethodCall, params: RunUnwatch) -> Unsubscribed:
+    call.subscriptions.close(params.subscription)
+    return Unsubscribed()
+
+
 async def wait(call: MethodCall, params: RunWait) -> RunWaited:
     view, timed_out = await call.backend.gateway.wait_run(
         call.caller, params.run_id, until=params.until, timeout_s=params.timeout_ms / 1000
@@ -304,6 +337,8 @@ METHODS = (
     Method("run.get", RunGet, RunView, "runs:read", get),
     Method("run.list", RunListParams, RunList, "runs:read", list_),
     Method("run.wait", RunWait, RunWaited, "runs:read", wait),
+    Method("run.watch", RunWatchParams, RunsWatched, "runs:read", watch, is_read=False),
+    Method("run.unwatch", RunUnwatch, Unsubscribed, "runs:read", at_once(unwatch), is_read=False),
     Method("run.replay", RunReplay, ReplayReport, "runs:read", replay, is_bulk=True),
     Method("run.diff", RunDiffParams, RunDiff, "runs:read", diff, is_bulk=True),
     Method("run.undo", RunUndoParams, RunUndo, "runs:write", undo, is_bulk=True),

@@ -33,7 +33,7 @@ from palyra.net.delivery.subscription import (
 )
 from palyra.net.http.compat.answer import KINDS, STREAMED_KINDS, Committed, Item, Streamed
 from palyra.net.protocol import close_codes
-from palyra.net.protocol.notifications import TapeCaughtUp, TapeReset
+from palyra.net.protocol.notifications import Notification, TapeReset
 
 
 class RunFollower:
@@ -157,7 +157,7 @@ class RunFollower:
         del suffix
         self._work.set()
 
-    def put_notice(self, method: str, params: TapeCaughtUp | TapeReset) -> None:
+    def put_notice(self, method: str, params: Notification) -> None:
         """End the request on a reset: a part of the answer that was sent cannot be taken back."""
         del method
         if isinstance(params, TapeReset):

@@ -49,6 +49,8 @@ CALLS: dict[str, dict[str, Any]] = {
     "run.list": {"states": ["in_progress"], "limit": 10},
     "run.wait": {"run_id": RUN, "until": "attention", "timeout_ms": 10},
     "tape.read": {"run_id": RUN},
+    "run.watch": {"phases": ["in_progress"]},
+    "run.unwatch": {"subscription": "sub_0"},
     "tape.subscribe": {"run_id": RUN},
     "tape.unsubscribe": {"subscription": "sub_0"},
     "tape.verify": {"run_id": RUN},
@@ -184,7 +186,7 @@ CALLS: dict[str, dict[str, Any]] = {
 TOKEN_OF: dict[Role, str] = {
     role: token for token, (_, role) in ROLES.items() if token != "tok-bob"
 }
-ABSENT = {"approval.get", "tape.unsubscribe"}  # there is no such thing to show here
+ABSENT = {"approval.get", "tape.unsubscribe", "run.unwatch"}  # there is no such thing to show here
 
 
 def parts(kind: Type, path: str) -> list[tuple[Type, str]]:
@@ -312,7 +314,7 @@ async def test_lists_name_the_next_page(autojump_clock: Clock) -> None:
         daemon.store.runs["run_2"] = run_record("run_2")
         peer = await daemon.connect()
         full = await peer.call("run.list", limit=2)
-        assert ([RUN, "run_2"], "run_2") == (
+        assert (["run_2", RUN], RUN) == (
             [run["run_id"] for run in full["runs"]],
             full["next_cursor"],
         )
