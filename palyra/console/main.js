@@ -49,7 +49,7 @@ import { html, render } from "./view.js";
 // screens that a row stands for.  `says` takes the place of a screen that does not exist yet.
 export const SCREENS = [
   { name: "now", title: "Now", key: "n", isThumb: true, load: () => import("./screens/now.js") },
-  { name: "inbox", title: "Inbox", key: "i", isThumb: true, says: "Questions will be here, with the whole object and the answers." },
+  { name: "inbox", title: "Inbox", key: "i", isThumb: true, load: () => import("./screens/inbox.js") },
   { name: "runs", title: "Runs", key: "r", isThumb: true, under: ["run"], says: "Each run will be one line here: agent, phase, last event, cost." },
   { name: "run", title: "Run", says: "One run will be here: its strip, its turns and calls, its events." },
   { name: "sessions", title: "Sessions", key: "s", under: ["session"], says: "Each conversation will be one line here: who waits for whom." },
@@ -79,7 +79,7 @@ const context = {
   },
   now: () => Date.now() + (store.state.skew_ms ?? 0),
   isLive: () => Boolean(context.wire?.isConnected) && !store.state.ended,
-  may: (scope) => Boolean(store.state.welcome?.scopes.includes(scope)),
+  may: (scope) => Boolean(store.state.welcome?.scopes.some((each) => each === "*" || each === scope)),
   refresh: () => overview.refresh(),
   openPalette: () => openPalette(context, SCREENS),
   openHelp: () => openHelp(keys, [screen.row.title, "Everywhere"]),

@@ -164,14 +164,16 @@ function question(context, each, isFirst) {
   const { findings } = each.inspection ?? {};
   return html`<li class="ask ${isFirst ? "selected" : ""}">
     <span class="left ${left < SOON_MS ? "soon" : ""}">${clock(left)} left</span>
-    <span class="what"><b>${each.tool}</b><span class="mono cut" title=${each.summary}>${objectOf(each)}</span></span>
+    <span class="what"><b>${each.tool}</b><span class="mono cut" title=${oneLine(each.summary, 600)}>${objectOf(each)}</span></span>
     <a class="act" href=${href("inbox", [each.approval_id])}>Review${isFirst ? html` <kbd>Enter</kbd>` : null}<span class="aloud"> ${each.tool}</span></a>
     <span class="sub cut">${isTainted(each) || findings ? labelled("drop", "tainted", "taint") : null}<b class=${isHigh ? "strong" : ""}>${sentence(each.risk)} risk.</b>
       ${each.agent || "an agent"} in run <a class="plain" href=${href("run", [each.run_id])} title=${each.run_id}>${tail(each.run_id)}</a>, of ${each.principal}</span></li>`;
 }
 
-/** What a question is about, without the name of its tool. */
-export function objectOf({ tool, summary }) {
+/** What a question is about, in a list: the argument that people know it by.  The card shows the object. */
+export function objectOf({ tool, summary, arguments: given }) {
+  const known = ["path", "command", "argv", "url"].map((name) => given?.[name]).find((value) => value);
+  if (known) return oneLine([known].flat().join(" "));
   const text = oneLine(summary);
   return text.startsWith(`${tool}(`) && text.endsWith(")") ? text.slice(tool.length + 1, -1) : text;
 }
