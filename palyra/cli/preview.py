@@ -25,7 +25,9 @@ _COLOURS: dict[Style, Look] = {
     "warning": {"fg": "yellow"},
 }
 
-_COMMON_VARIABLES = frozenset({"HOME", "LANG", "PATH", "TERM", "TMPDIR"})
+_COMMON_VARIABLES = frozenset(
+    {"HOME", "LANG", "PATH", "PYTHONDONTWRITEBYTECODE", "TERM", "TMPDIR"}
+)
 _OPERANDS_SHOWN = 3
 
 

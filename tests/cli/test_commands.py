@@ -333,6 +333,7 @@ async def test_approval_shows_inspection_key_and_duplicates() -> None:
 async def test_conditions_of_an_approval_are_one_line_at_the_end() -> None:
     """Program, folder, jail, variables of one's own and three files; --raw has everything."""
     known = {"HOME": "/h", "LANG": "C", "PATH": "/usr/bin", "TERM": "dumb"}
+    known["PYTHONDONTWRITEBYTECODE"] = "1"
     seen = {
         "binary": "/usr/bin/dash", "cwd": "/home/me/infl", "environment": {**known, "CI": "1"},
         "operands": {f"{name}.sh": "ab" * 32 for name in "abcde"},

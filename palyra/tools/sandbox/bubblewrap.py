@@ -92,9 +92,13 @@ def render_options(
             "--seccomp", str(fds.filter)]  # fmt: skip
 
 
+# Python leaves no `__pycache__` beside the sources of a project, and still reads one that is there.
+KEEPS_NO_BYTECODE = {"PYTHONDONTWRITEBYTECODE": "1"}
+
+
 def environment_of(command: Command) -> dict[str, str]:
     """Return all environment variables of the program."""
-    known = {"PATH": PATH, "HOME": HOME, "LANG": "C.UTF-8", "TERM": "dumb"}
+    known = {"PATH": PATH, "HOME": HOME, "LANG": "C.UTF-8", "TERM": "dumb", **KEEPS_NO_BYTECODE}
     if command.has_loopback and lies_below(TEMPORARY)(str(command.workspace)):
         known["TMPDIR"] = HOME  # local sockets can be made there; see `inside.rights_of`
     proxy = command.network.environment if command.network else {}

@@ -124,6 +124,16 @@ async def test_a_program_runs_in_the_given_folder(shop: Shop) -> None:
             await shop.run(command="pwd", cwd=cwd)
 
 
+async def test_a_python_program_leaves_no_bytecode_in_the_project(shop: Shop) -> None:
+    """Imported modules get no `__pycache__`, unless the program asks for it."""
+    (shop.root / "mine.py").write_text("x = 1\n", "utf-8")
+    for words in ((), ("-m", "unittest", "mine")):
+        await shop.run(argv=["python3", *words, *(() if words else ("-c", "import mine"))])
+    assert not (shop.root / "__pycache__").exists()
+    await shop.run(command="PYTHONDONTWRITEBYTECODE= python3 -c 'import mine'")
+    assert (shop.root / "__pycache__").exists()
+
+
 @pytest.mark.parametrize("program", ["no-such-program", "/etc/passwd", "../x", "/usr/../bin/no"])
 async def test_a_missing_program_is_refused(shop: Shop, program: str) -> None:
     """The call is refused before an approval."""
@@ -138,7 +148,7 @@ async def test_the_call_says_what_it_would_run(shop: Shop) -> None:  # noqa: RUF
     assert SHELL == found.binary
     assert str(shop.root) == found.cwd
     # The last one where the workspace lies below /tmp, as it does here.
-    known = {"PATH", "HOME", "LANG", "TERM", "GIVEN"}
+    known = {"PATH", "HOME", "LANG", "TERM", "PYTHONDONTWRITEBYTECODE", "GIVEN"}
     assert known == found.environment.keys() - {"TMPDIR"}
     assert {"x.sh": hashlib.sha256(b"echo hi").hexdigest()} == found.operands
     assert "A: profile" == found.profile

@@ -216,6 +216,7 @@ async def test_variables_descriptors_and_private_folders(sandbox: Sandbox, works
     output, _ = await run(sandbox, program(code, workspace, environment={"GIVEN": "1"}))
     descriptors, variables = json.loads(output)
     names = {"PATH", "HOME", "TMPDIR", "LANG", "TERM", "GIVEN", "GIT_CONFIG_NOSYSTEM"}
+    names |= {"PYTHONDONTWRITEBYTECODE"}
     assert ([0, 1, 2], names) == (descriptors, variables.keys() - {"PWD", "LC_CTYPE"})
     assert not Path(variables["HOME"]).parent.exists()
 

@@ -89,12 +89,13 @@ def test_nothing_is_left_in_the_workspace(
 
 
 async def test_variables_are_exactly_the_documented_ones(tmp_path: Path) -> None:
-    """PATH, HOME, LANG, TERM, PWD, and what the command was given."""
+    """PATH, HOME, LANG, TERM, PWD, no bytecode of Python, and what the command was given."""
     async with open_sandbox() as sandbox:
         code = "import json, os; print(json.dumps(dict(os.environ)))"
         found = await run_json(sandbox, python(code, environment={"GIVEN": "1"}))
     # The last one is Python's own doing.
-    assert {"PATH", "HOME", "LANG", "TERM", "PWD", "GIVEN"} == found.keys() - {"LC_CTYPE"}
+    known = {"PATH", "HOME", "LANG", "TERM", "PYTHONDONTWRITEBYTECODE", "PWD", "GIVEN"}
+    assert known == found.keys() - {"LC_CTYPE"}
     assert ("/home/palyra", "1") == (found["HOME"], found["GIVEN"])
 
 
