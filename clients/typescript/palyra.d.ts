@@ -1589,10 +1589,11 @@ export interface ModelView {
   output_usd_micros?: number | null;
 }
 
-/** All skills by id; `obstacle` is the reason why none can be called, or "". */
+/** All skills by id, and text skills; `obstacle` is the reason why no skill can be called, or "". */
 export interface SkillList {
   skills: Skill[];
   obstacle: string;
+  texts?: TextSkillView[];
 }
 
 /** An installed skill. */
@@ -1619,6 +1620,15 @@ export interface SkillToolView {
   description: string;
   tool_class: "delegation" | "effect" | "idempotent_network" | "path_scoped" | "read_only_safe";
   risk: "critical" | "high" | "low" | "medium";
+}
+
+/** A folder with SKILL.md, or one that is meant as one; with a `problem` no run knows it. */
+export interface TextSkillView {
+  name: string;
+  workspace: string;
+  folder: string;
+  description: string;
+  problem?: string;
 }
 
 /** One skill. */

@@ -15,6 +15,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import metadata
 from itertools import chain, count
 from pathlib import Path
@@ -517,6 +518,9 @@ def check_project(options: Options) -> Check:
     except (CommandFailed, Unavailable):
         roots = list(config.workspaces.values()) if config.tools.workspace else []
     unread = [each for root in roots for each in _unread_project_files(root)]
+    with suppress(CommandFailed, Unavailable):
+        texts = talk(options, lambda client: client.list_skills()).texts
+        unread += [f"{each.folder} ({each.problem})" for each in texts if each.problem]
     if not unread:
         names = ", ".join(PROJECT_NAMES)
         return Check(name="project", verdict="ok", detail=f"every {names} can be read")

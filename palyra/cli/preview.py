@@ -25,9 +25,7 @@ _COLOURS: dict[Style, Look] = {
     "warning": {"fg": "yellow"},
 }
 
-_COMMON_VARIABLES = frozenset(
-    {"HOME", "LANG", "PATH", "PYTHONDONTWRITEBYTECODE", "TERM", "TMPDIR"}
-)
+_COMMON_VARIABLES = frozenset({"HOME", "LANG", "PATH", "PYTHONDONTWRITEBYTECODE", "TERM", "TMPDIR"})
 _OPERANDS_SHOWN = 3
 
 

@@ -15,7 +15,7 @@ import msgspec
 import palyra
 from palyra.cli.command import GivenPath, replace_file, shared_options
 from palyra.cli.errors import FAILED, USAGE, CommandFailed
-from palyra.cli.output import age, print_json, print_table, say
+from palyra.cli.output import age, one_line, print_json, print_table, say
 from palyra.cli.talk import Options, talk
 from palyra.cli.tape import read_bytes
 from palyra.client import Client, Skill
@@ -23,6 +23,7 @@ from palyra.config.parts import find_missing
 from palyra.core.skill.manifest import MODULE, SkillDescription, SkillId, SkillRefused
 from palyra.core.skill.package import build_package, sign_package
 from palyra.core.text.visible import pluralize
+from palyra.net.protocol.results import TextSkillView
 
 TEMPLATES = ("wat", "c", "rust", "assemblyscript")
 SOURCE = "skill.toml"
@@ -147,6 +148,8 @@ def _write_key(path: Path) -> None:
 
 
 COLUMNS = ("SKILL", "VERSION", "PUBLISHER", "STATE", "TOOLS", "CHANGED")
+TEXT_COLUMNS = ("TEXT SKILL", "WORKSPACE", "FOLDER", "ABOUT")
+ABOUT_CHARS = 100
 _FILE = GivenPath()
 
 
@@ -227,7 +230,7 @@ def install(options: Options, package: Path, grant: tuple[str, ...], trust_key: 
 @skills.command("list")
 @shared_options
 def list_(options: Options) -> None:
-    """List skills."""
+    """List skills, and text skills: folders with SKILL.md of the workspaces and the home."""
     found = talk(options, lambda client: client.list_skills())
     if options.as_json:
         print_json(found)
@@ -235,6 +238,14 @@ def list_(options: Options) -> None:
     print_table(COLUMNS, [_row(skill) for skill in found.skills], empty="no skills")
     if found.obstacle:
         say(f"none can be called: {found.obstacle}", fg="yellow")
+    if found.texts:
+        say()
+        print_table(TEXT_COLUMNS, [_text_row(each) for each in found.texts], empty="")
+
+
+def _text_row(skill: TextSkillView) -> tuple[object, ...]:
+    about = f"not used: {skill.problem}" if skill.problem else skill.description
+    return (skill.name, skill.workspace or "home", skill.folder, one_line(about, ABOUT_CHARS))
 
 
 def _row(skill: Skill) -> tuple[object, ...]:

@@ -194,6 +194,9 @@ class ContextConfig(Section, frozen=True, kw_only=True):
     project_files: Annotated[
         bool, _doc("Whether runs read AGENTS.md (or CLAUDE.md) and PALYRA.md of the workspace.")
     ] = True
+    text_skills: Annotated[
+        bool, _doc("Whether runs know the text skills (SKILL.md) of the workspace and the home.")
+    ] = True
     clock: Annotated[bool, _doc("Whether each prompt ends with the time.")] = False
     pictures: Annotated[
         Literal["refuse", "describe"],

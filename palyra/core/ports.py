@@ -3,7 +3,16 @@
 `actors` imports only these and none of the implementing packages; `daemon.py` connects the two.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    Container,
+    Iterable,
+    Iterator,
+    Mapping,
+    Sequence,
+)
 from typing import Any, NamedTuple, Protocol, TypeVar, TypeVarTuple
 
 import msgspec
@@ -78,6 +87,7 @@ from palyra.core.policy.request import PolicyDecision, PolicyRequest
 from palyra.core.policy.views import AppliedSuggestion
 from palyra.core.session.purge import SessionWork
 from palyra.core.skill.manifest import Audit, InstallSkill, SkillRecord
+from palyra.core.skill.text_skill import TextSkill
 from palyra.core.tape.events import ProgressKind
 from palyra.core.task.views import TaskCounts
 from palyra.core.tool.artifacts import Artifact
@@ -932,6 +942,31 @@ class SkillService(Protocol):
     async def quarantine(self, caller: Caller, skill_id: str, reason: str) -> SkillRecord: ...
     async def enable(self, caller: Caller, skill_id: str) -> SkillRecord: ...
     async def remove(self, caller: Caller, skill_id: str) -> SkillRecord: ...
+
+
+class TextSkillFinder(Protocol):
+    """Text skills of the workspaces and of the home."""
+
+    @property
+    def present(self) -> Container[str]:
+        """Workspaces whose runs may have skills.  Never waits."""
+        ...
+
+    def notice(self) -> None:
+        """Find out which workspaces may have skills.  Blocks."""
+        ...
+
+    def look(self, workspace: str) -> Sequence[TextSkill]:
+        """Return the skills of a workspace and of the home as they are now.  Blocks."""
+        ...
+
+    def listed(self, workspace: str) -> Sequence[TextSkill]:
+        """Return what the last `look` found.  Never waits."""
+        ...
+
+    def offer_tool(self, workspace: str) -> None:
+        """Put the tool into the catalogue if the workspace has a skill.  Never waits."""
+        ...
 
 
 class PolicyTrial(Policy, Protocol):

@@ -46,9 +46,11 @@ from palyra.core.ports import (
     PromptRecall,
     ReadDiff,
     RunBlocking,
+    TextSkillFinder,
     ToolRunner,
 )
 from palyra.core.run.state import Run, has_findings
+from palyra.core.skill.text_skill import NOTE, TOOL, render_list
 from palyra.core.text.references import Reference, ReferenceKind, parse_prompt
 from palyra.core.tool.spec import ToolCall, ToolFailure, ToolOutput
 from palyra.core.trust.injection_scan import find_injections
@@ -72,6 +74,7 @@ class Asker(msgspec.Struct, frozen=True, kw_only=True):
     scope: RecallScope
     refusal: Judge
     workspace: str = DEFAULT_WORKSPACE
+    has_skills: bool = False  # it has the tool that reads text skills
 
 
 class ContextSources:
@@ -89,6 +92,7 @@ class ContextSources:
         project_files: Sequence[Sequence[str]] = PROJECT_FILES,
         read_diffs: Mapping[str, ReadDiff] = MappingProxyType({}),
         recall: PromptRecall | None = None,
+        skills: TextSkillFinder | None = None,
     ) -> None:
         """`has_names` tells without waiting if a workspace's top has one of these names.
 
@@ -104,6 +108,7 @@ class ContextSources:
         self._project_names = [*chain(*project_files)]
         self._read_diffs = read_diffs
         self._recall = recall
+        self._skills = skills
         self._resolvers: dict[ReferenceKind, Resolver] = {
             "file": self._file,
             "folder": self._folder,
@@ -141,7 +146,12 @@ class ContextSources:
         scope = RecallScope(
             audience=accepted.audience(prefix.agent.memory_scope), run_id=run.run_id
         )
-        return Asker(scope=scope, refusal=refusal, workspace=accepted.workspace)
+        return Asker(
+            scope=scope,
+            refusal=refusal,
+            workspace=accepted.workspace,
+            has_skills=TOOL in prefix.catalogue.tools,
+        )
 
     def for_caller(
         self,
@@ -179,7 +189,12 @@ class ContextSources:
                 is_confined=session is not None and session.channel is not None,
             )
         )
-        return Asker(scope=scope, refusal=refusal, workspace=workspace)
+        return Asker(
+            scope=scope,
+            refusal=refusal,
+            workspace=workspace,
+            has_skills=TOOL in prefix.catalogue.tools,
+        )
 
     def _whole(self, prefix: Prefix) -> Prefix:
         """Return the prefix with every tool: references are not limited to those of the agent."""
@@ -195,18 +210,23 @@ class ContextSources:
             or self.has_project_files(run.accepted.workspace)
         )
 
-    async def prepare(self, principal: str) -> None:
-        """Find out if the principal has memories, before its run begins.
+    async def prepare(self, principal: str, workspace: str) -> None:
+        """Find out if the principal has memories and the workspace skills, before a run begins.
 
         Cancellation: nothing happened.
         """
         if self._recall is not None:
             await self._recall.prepare(principal)
+        if self._skills is not None and workspace in self._skills.present:
+            await self._run_blocking(self._skills.look, workspace)
+            self._skills.offer_tool(workspace)
 
     def has_project_files(self, workspace: str) -> bool:
-        """True if the workspace has a file with a name of a project file.  Never waits."""
+        """True if the workspace may have project files or text skills.  Never waits."""
         has_names = self._has_names.get(workspace)
-        return has_names is not None and has_names(self._project_names)
+        if has_names is not None and has_names(self._project_names):
+            return True
+        return self._skills is not None and workspace in self._skills.present
 
     def may_recall(self, principal: str) -> bool:
         """True if the principal may have memories.  Never waits."""
@@ -230,7 +250,18 @@ class ContextSources:
                 if looked[path] is not None:
                     break
         found = [source for source in looked.values() if source is not None]
-        return tuple(cut_all(found, PROJECT_TOTAL_CHARS))
+        return (*cut_all(found, PROJECT_TOTAL_CHARS), *await self._list_skills(asker))
+
+    async def _list_skills(self, asker: Asker) -> list[ContextSource]:
+        """Return the list of text skills as one source; [] without any."""
+        if self._skills is None or not asker.has_skills:
+            return []
+        text = render_list(self._skills.listed(asker.workspace))
+        if not text:
+            return []
+        return [
+            await self._scan(ContextSource(name="text skills", kind="skills", text=text, note=NOTE))
+        ]
 
     async def _find_project_file(self, asker: Asker, path: str) -> ContextSource | None:
         """Return the file, or None if it is missing or cannot be read."""

@@ -156,6 +156,7 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
         tasks=tasks.tasks,
         schedules=tasks.schedules,
         skills=toolset.skills,
+        text_skills=toolset.text_skills,
         mcp=toolset.mcp,
         secrets=toolset.secrets,
         admission=gateway.admission,

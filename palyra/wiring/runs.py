@@ -273,6 +273,7 @@ def build_services(  # noqa: PLR0913 - all by name, and each a part of its own
             project_files=PROJECT_FILES if config.context.project_files else (),
             read_diffs=toolset.read_diffs,
             recall=MemoryRecall(memories.search) if config.memory.recall else None,
+            skills=toolset.text_skills if config.context.text_skills else None,
         ),
         factors=TokenFactors(),
         procedures=Procedures(

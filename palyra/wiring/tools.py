@@ -41,6 +41,8 @@ from palyra.tools.mcp.directory import McpServers
 from palyra.tools.policy.cedar import CedarPolicy
 from palyra.tools.programs.git_diff import GitDiff
 from palyra.tools.skills.installed import Skills
+from palyra.tools.skills.text_skills import SOURCE as TEXT_SKILLS
+from palyra.tools.skills.text_skills import TextSkills
 from palyra.tools.toolbox import Tool, Toolbox
 from palyra.tools.web.fetch import web_tools
 from palyra.wiring.host import Host
@@ -74,6 +76,7 @@ class Toolset:
     artifacts: Artifacts
     checkpoints: WorkspaceCheckpoints
     skills: Skills
+    text_skills: TextSkills
     mcp: McpServers
     secrets: SecretService
     read_diffs: Mapping[str, ReadDiff] = field(  # by workspace; none if no program can be started
@@ -97,7 +100,7 @@ class Toolset:
         ).child_spec()
 
 
-def build_toolset(  # noqa: PLR0913 - all by name
+def build_toolset(  # noqa: PLR0913, PLR0914 - all by name; one part a line
     config: Config,
     host: Host,
     redactor: Redactor,
@@ -140,7 +143,10 @@ def build_toolset(  # noqa: PLR0913 - all by name
     )  # fmt: skip
     sandbox = programs.sandbox
     skillset = build_skillset(config, host, toolbox, sandbox, webset.doors(), redact=redact)
-    watch = WorkspaceWatch(workspaces.values(), host.run_blocking, alarms)
+    texts = TextSkills(
+        workspaces, config.paths.config_dir, lambda tool: toolbox.put(TEXT_SKILLS, [tool])
+    )
+    watch = WorkspaceWatch(workspaces.values(), host.run_blocking, alarms, texts.notice)
     services = [*programs.services, *skillset.services, *_upkeep(workspaces, watch, host)]
     problems = [watch.problems, programs.problems, skillset.problems, webset.problems]
     mcp = McpServers()
@@ -158,6 +164,7 @@ def build_toolset(  # noqa: PLR0913 - all by name
         artifacts=artifacts,
         checkpoints=checkpoints,
         skills=skillset.skills,
+        text_skills=texts,
         mcp=mcp,
         secrets=webset.secrets,
         read_diffs={

@@ -127,8 +127,8 @@ async def _prepare(
     """Load agent and history; return the actor and its first input, Cancel if it cannot run."""
     agent, obstacle = await _find_agent(handle, services)
     history, first = await _find_history(handle, services, obstacle or first)
-    await services.sources.prepare(handle.run.accepted.principal)
     accepted = handle.run.accepted
+    await services.sources.prepare(accepted.principal, accepted.workspace)
     prefix = brief_prefix(
         narrow_prefix(
             services.agents.prefix(agent, accepted.owner_of_tools, accepted.workspace),

@@ -163,7 +163,7 @@ _EDITORS = (
     _row("editors", ".obsidian logseq/custom.js .logseq", "Obsidian, Logseq, when the folder is opened as a vault or a graph: plugins, scripts", "https://docs.obsidian.md/Plugins/Getting+started/Build+a+plugin"),
 )
 _AGENTS = (
-    _row("agents", "PALYRA.md AGENTS.md", "agents: taken for the owner's instructions", "https://agents.md/", needs_placeholder=True),
+    _row("agents", "PALYRA.md AGENTS.md .palyra", "agents: taken for the owner's instructions", "https://agents.md/", needs_placeholder=True),
     _row("agents", "MEMORY.md USER.md", "Palyra and other agents: taken for facts that their owner has confirmed", "https://docs.openclaw.ai/concepts/memory"),
     _row("agents", "AGENT.md AGENTS.*.md .agents .agent .rules .ai-rules .llmrules", "agents: taken for the owner's instructions", "https://agents.md/"),
     _row("agents", "CLAUDE.md .claude .mcp.json", "Claude Code: instructions, hooks, servers", "https://code.claude.com/docs/en/settings", needs_placeholder=True),

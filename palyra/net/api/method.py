@@ -32,6 +32,7 @@ from palyra.core.ports import (
     SecretVault,
     Sign,
     SkillService,
+    TextSkillFinder,
     WorkspaceFolder,
 )
 from palyra.core.text.validation_errors import WORDS
@@ -134,6 +135,7 @@ class Backend:
     files: ArtifactService
     changes: RunChanges
     skills: SkillService
+    text_skills: TextSkillFinder
     mcp: McpDirectory
     secrets: SecretVault
     admission: Admission

@@ -433,11 +433,22 @@ class Skill(Result, frozen=True, kw_only=True):
     reason: str = ""  # of the quarantine
 
 
+class TextSkillView(Result, frozen=True, kw_only=True):
+    """A folder with SKILL.md, or one that is meant as one; with a `problem` no run knows it."""
+
+    name: str
+    workspace: str  # "": of the home
+    folder: str  # below the workspace or the home
+    description: str
+    problem: str = ""
+
+
 class SkillList(Result, frozen=True, kw_only=True):
-    """All skills by id; `obstacle` is the reason why none can be called, or ""."""
+    """All skills by id, and text skills; `obstacle` is the reason why no skill can be called, or ""."""
 
     skills: list[Skill]
     obstacle: str
+    texts: list[TextSkillView] = []
 
 
 class SkillAudit(Result, frozen=True, kw_only=True):

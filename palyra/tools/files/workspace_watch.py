@@ -5,7 +5,7 @@ Never: repairs anything; the tools reopen a folder that is back.
 Restart: permanent; it checks again.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 import trio
 
@@ -24,7 +24,10 @@ class WorkspaceWatch:
         workspaces: Collection[Workspace],
         run_blocking: RunBlocking,
         alarms: IncidentReporter,
+        notice: Callable[[], None] = lambda: None,
     ) -> None:
+        """`notice` is called with each check, in its thread."""
+        self._notice = notice
         self._workspaces = workspaces
         self._run_blocking = run_blocking
         self._alarms = alarms
@@ -47,6 +50,7 @@ class WorkspaceWatch:
 
     def _find_problems(self) -> tuple[str, ...]:
         """Return the problems of all workspaces.  Blocks."""
+        self._notice()
         return tuple(filter(None, (each.find_problem() for each in self._workspaces)))
 
     def _report(self) -> None:

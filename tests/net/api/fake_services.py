@@ -4,6 +4,7 @@ from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from itertools import count
+from pathlib import Path
 from typing import Any, Literal, TypeVar, cast
 
 import msgspec
@@ -84,6 +85,7 @@ from palyra.services.healing import HealingModes
 from palyra.services.log_history import LogHistory
 from palyra.services.memory import Memories
 from palyra.services.model_router import ModelRouter
+from palyra.tools.skills.text_skills import TextSkills
 from tests.actors.run.office_kit import inline_blocking
 from tests.net.api.fake_budgets import FakeBudgets
 from tests.net.api.fake_documents import FakeDocuments
@@ -690,6 +692,7 @@ class Daemon:
             tasks=cast("Any", self.tasks),
             schedules=cast("Any", self.schedules),
             skills=self.skills,
+            text_skills=TextSkills({}, Path("/nonexistent"), lambda _tool: None),
             mcp=FakeMcp(),
             secrets=FakeVault(),
             admission=self.admission,

@@ -6,9 +6,24 @@ import msgspec
 
 from palyra.core.skill.manifest import Audit, InstallSkill, SkillRecord, tool_specs
 from palyra.core.text.validation_errors import WORDS
-from palyra.net.api.method import Method, MethodCall, Mutation, Offset, at_once, check_no_secret
+from palyra.net.api.method import (
+    Backend,
+    Method,
+    MethodCall,
+    Mutation,
+    Offset,
+    at_once,
+    check_no_secret,
+)
 from palyra.net.protocol.params import NoParams, Params
-from palyra.net.protocol.results import Skill, SkillAudit, SkillList, SkillToolView, Uploaded
+from palyra.net.protocol.results import (
+    Skill,
+    SkillAudit,
+    SkillList,
+    SkillToolView,
+    TextSkillView,
+    Uploaded,
+)
 
 MAX_CHUNK_BYTES = 262_144
 SkillId = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
@@ -58,10 +73,31 @@ class SkillChange(Mutation, frozen=True, kw_only=True):
     id: SkillId
 
 
-def list_(call: MethodCall, _params: NoParams) -> SkillList:
+async def list_(call: MethodCall, _params: NoParams) -> SkillList:
     skills = call.backend.skills
     found = skills.list_all(call.caller)
-    return SkillList(skills=[_show(record) for record in found], obstacle=skills.find_obstacle())
+    return SkillList(
+        skills=[_show(record) for record in found],
+        obstacle=skills.find_obstacle(),
+        texts=await call.backend.run_blocking(_list_texts, call.backend),
+    )
+
+
+def _list_texts(backend: Backend) -> list[TextSkillView]:
+    """Return the text skills of all workspaces, those of the home once.  Blocks."""
+    backend.text_skills.notice()
+    found = [(name, each) for name in backend.workspaces for each in backend.text_skills.look(name)]
+    views = [
+        TextSkillView(
+            name=each.name,
+            workspace="" if each.is_home else name,
+            folder=each.folder,
+            description=each.description,
+            problem=each.problem,
+        )
+        for name, each in found
+    ]
+    return list(dict.fromkeys(views))
 
 
 def get(call: MethodCall, params: SkillNamed) -> Skill:
@@ -146,7 +182,7 @@ def _show(record: SkillRecord) -> Skill:
 
 
 METHODS = (
-    Method("skill.list", NoParams, SkillList, "skills:read", at_once(list_)),
+    Method("skill.list", NoParams, SkillList, "skills:read", list_),
     Method("skill.get", SkillNamed, Skill, "skills:read", at_once(get)),
     Method("skill.upload", SkillUpload, Uploaded, "skills:write", at_once(upload)),
     Method("skill.install", SkillInstall, Skill, "skills:write", install),
