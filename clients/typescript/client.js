@@ -126,6 +126,7 @@ const KEYED = new Set([
   "checkpoint.restore",
   "session.resolve",
   "session.archive",
+  "session.rename",
   "session.reset",
   "session.queue",
   "session.pin",

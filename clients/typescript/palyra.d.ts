@@ -1116,6 +1116,13 @@ export interface SessionChange {
   session_id: string;
 }
 
+/** The title of a session; with "" the next message gives it one. */
+export interface SessionRename {
+  idempotency_key?: string | null;
+  session_id: string;
+  title: string;
+}
+
 /** Changes to a session's queue; with only an id a read, which needs sessions:read alone. */
 export interface SessionQueue {
   idempotency_key?: string | null;
@@ -3529,6 +3536,7 @@ export interface Methods {
   "session.get": { params: SessionGet; result: SessionRecord };
   "session.list": { params: SessionListParams; result: SessionList };
   "session.archive": { params: SessionChange; result: SessionRecord };
+  "session.rename": { params: SessionRename; result: SessionRecord };
   "session.reset": { params: SessionChange; result: SessionRecord };
   "session.queue": { params: SessionQueue; result: Queue };
   "session.pin": { params: SessionPin; result: SessionRecord };

@@ -65,6 +65,14 @@ async def show_session(conversation: Conversation, name: str) -> list[str]:
     return [f"{conversation.session_id}: {pluralize(len(conversation.runs), 'exchange')}{branch}"]
 
 
+async def give_title(conversation: Conversation, title: str) -> list[str]:
+    """Give the session a title."""
+    if conversation.session_id is None or conversation.is_branching:
+        raise CommandFailed("there is no session to name yet", "it begins with the next message")
+    session = await conversation.client.rename_session(conversation.session_id, title)
+    return [f"this session is named {session.title}"]
+
+
 async def undo(conversation: Conversation, _argument: str) -> list[str]:
     """Take back the last exchange."""
     text = await conversation.undo()
@@ -134,6 +142,7 @@ PERFORM: dict[str, Callable[[Conversation, str], Awaitable[list[str]]]] = {
     "model": show_model,
     "agent": show_agent,
     "session": show_session,
+    "title": give_title,
     "undo": undo,
     "compact": compact,
     "cost": show_cost,

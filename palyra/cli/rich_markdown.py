@@ -47,3 +47,7 @@ class PlainMarkdown(Markdown):
         super().__init__("", code_theme=code_theme, hyperlinks=False)
         self.markup = markup
         self.parsed = parser.parse(markup)
+        for token in self.parsed:
+            for child in token.children or ():
+                if child.type == "softbreak":  # a line of the text stays one
+                    child.type = "hardbreak"

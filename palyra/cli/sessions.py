@@ -363,6 +363,20 @@ def archive(options: Options, name: str) -> None:
 
 @sessions.command()
 @click.argument("name", metavar="ID | KEY")
+@click.argument("title")
+@shared_options
+def rename(options: Options, name: str, title: str) -> None:
+    """Give a session a title; with '' its next message gives it one."""
+
+    async def work(client: Client) -> SessionRecord:
+        return await client.rename_session(await get_session_id(client, name), title)
+
+    session = talk(options, work)
+    _print_change(options, session, f"is named {visible(session.title or '-')}")
+
+
+@sessions.command()
+@click.argument("name", metavar="ID | KEY")
 @shared_options
 def reset(options: Options, name: str) -> None:
     """Reset a session: its history and grants no longer count."""

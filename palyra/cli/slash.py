@@ -23,6 +23,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "model": ("[NAME]", "List models, or use another one from the next message on."),
     "agent": ("[NAME]", "List agents, or use another one from the next message on."),
     "session": ("[new|ID|KEY]", "Show the session, start a new one, or go on with another one."),
+    "title": ("TEXT", "Give the session a title."),
     "image": ("FILE", "Show an image to the model with the next message."),
     "undo": ("", "Take back the last exchange: the next message continues before it."),
     "compact": ("", "Replace older messages in later prompts by a summary."),
@@ -32,6 +33,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "quit": ("", "Leave; the session stays."),
 }
 WITHOUT_ARGUMENT = frozenset(name for name, (argument, _) in COMMANDS.items() if not argument)
+NEEDS = {"image": "the name of a file", "title": "a text"}
 _PROMPT = re.compile(r"/([A-Za-z][A-Za-z0-9_.-]*)(?:[ \t]+(.*))?\Z", re.DOTALL)
 _COMMAND = re.compile(r"/([a-z]+)(?:[ \t]+(.*))?\Z", re.DOTALL)
 
@@ -94,8 +96,8 @@ def _find_mistake(name: str, argument: str, known: Sequence[str]) -> str:
         return f"no command /{name}; {hint}/help lists them, // begins a message with a slash"
     if argument and name in WITHOUT_ARGUMENT:
         return f"/{name} takes no argument"
-    if name == "image" and not argument:
-        return "/image needs the name of a file"
+    if name in NEEDS and not argument:
+        return f"/{name} needs {NEEDS[name]}"
     return ""
 
 

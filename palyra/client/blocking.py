@@ -267,6 +267,7 @@ class BlockingClient(Base):
     list_sessions = blocking(Client.list_sessions)
     list_workspaces = blocking(Client.list_workspaces)
     archive_session = blocking(Client.archive_session)
+    rename_session = blocking(Client.rename_session)
     reset_session = blocking(Client.reset_session)
     compact_session = blocking(Client.compact_session)
     pin_message = blocking(Client.pin_message)

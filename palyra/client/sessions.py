@@ -67,6 +67,11 @@ class SessionMethods(RequestMethods):
         """Archive a session, which then takes no more messages.  Raises NotFound."""
         return await self._mutate("session.archive", {"session_id": session_id}, SessionRecord)
 
+    async def rename_session(self, session_id: str, title: str) -> SessionRecord:
+        """Give a session a title of one line; with "" its next message gives it one."""
+        params = {"session_id": session_id, "title": title}
+        return await self._mutate("session.rename", params, SessionRecord)
+
     async def reset_session(self, session_id: str) -> SessionRecord:
         """Start the session over: earlier history and grants no longer apply."""
         return await self._mutate("session.reset", {"session_id": session_id}, SessionRecord)

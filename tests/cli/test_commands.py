@@ -459,6 +459,12 @@ async def test_a_lost_secret_has_a_remedy() -> None:
             "cancelled",
         ),
         (("sessions", "archive", SESSION), "session.archive", SESSION_RECORD, "archived"),
+        (
+            ("sessions", "rename", SESSION, "Ours"),
+            "session.rename",
+            SESSION_RECORD | {"title": "Ours"},
+            "is named Ours",
+        ),
         (("sessions", "reset", SESSION), "session.reset", SESSION_RECORD, "epoch 0"),
         (("tokens", "revoke", "tok_1"), "token.revoke", TOKEN_SHOWN, "revoked"),
         (

@@ -98,6 +98,11 @@ def test_words_are_not_cut() -> None:
     )
 
 
+def test_lines_of_a_paragraph_stay_lines() -> None:
+    """A text that is no Markdown, as a poem or a list of names, keeps its lines."""
+    assert ["one", "two  three"] == render_markdown("one\ntwo  three", 60)
+
+
 def test_code_keeps_its_indentation() -> None:
     """Blanks at the beginning of a line of code are a part of it."""
     lines = render_markdown("```python\ndef f():\n    return 1\n```", 60)

@@ -155,6 +155,7 @@ CALLS: dict[str, Call] = {
     "workspace.list": lambda client: client.list_workspaces(),
     "session.list": lambda client: client.list_sessions(cursor=SESSION, limit=3),
     "session.archive": lambda client: client.archive_session(SESSION),
+    "session.rename": lambda client: client.rename_session(SESSION, "Ours"),
     "session.reset": lambda client: client.reset_session(SESSION),
     "session.compact": lambda client: client.compact_session(SESSION),
     "session.purge": lambda client: client.purge_session(SESSION, cancel=True),

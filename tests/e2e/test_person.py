@@ -141,6 +141,7 @@ def by_id(anns: dict[str, Any]) -> dict[str, Params]:
         "run.undo": run | {"digest": "d"},
         "session.reset": session,
         "session.archive": session,
+        "session.rename": session | {"title": "theirs"},
         "session.purge": session | {"dry_run": True},
     }
 

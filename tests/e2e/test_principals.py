@@ -82,6 +82,7 @@ async def test_lists_have_only_own_objects(daemon: DaemonProcess) -> None:
         assert not await bob.list_approvals(run_id=asked.run_id)
         for way in (bob.get_session, bob.archive_session, bob.reset_session, bob.queue):
             await message_of(NotFound, lambda: way(asked.session_id))  # noqa: B023 - called at once
+        await message_of(NotFound, lambda: bob.rename_session(asked.session_id, "bob's"))
         await message_of(NotFound, lambda: bob.get_approval(asked.approval_id))
         await message_of(NotFound, lambda: bob.start_run("x", session_id=asked.session_id))
         assert [asked] == await people.operator.list_approvals(run_id=asked.run_id)

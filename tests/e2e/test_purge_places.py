@@ -160,6 +160,7 @@ async def plant(daemon: DaemonProcess, owner: Client) -> list[str]:
     )
     await owner.wait_run(asked.run_id)
     await owner.checkpoint_session(session_id, name=MARK)
+    await owner.rename_session(session_id, MARK)
     await owner.pin_message(session_id, run_id, 1)
     (daemon.workspace / "MEMORY.md").write_text(
         f"<!-- palyra:begin facts -->\n- {MARK} another fact <!-- {item.memory_id} -->\n"

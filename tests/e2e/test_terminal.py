@@ -169,12 +169,16 @@ async def test_chat_holds_a_conversation(tmp_path: Path) -> None:
             await person.see("idle")
             person.type("/cost\r")
             await person.see("model calls")
+            person.type("/title Our plan\r")
+            await person.see("is named Our plan")
+            await person.see("idle")
             person.type("/nonsense\r")
             await person.see("no command /nonsense")
             await person.see("idle")  # raw again: while text is printed Ctrl-D would be lost
             person.type("\x04")
         runs = (await client.list_runs()).runs
-    assert 0 == process.poll()
+        session = await client.get_session(runs[0].session_id)
+    assert (0, "Our plan") == (process.poll(), session.title)
     assert (2, 1) == (len(runs), len({run.session_id for run in runs}))
 
 

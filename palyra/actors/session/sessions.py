@@ -22,6 +22,7 @@ from palyra.core.context.pins import MAX_PINS, changed_pins, check_pin
 from palyra.core.incident.kinds import session_set_aside
 from palyra.core.journal.records import DEFAULT_WORKSPACE, Pin, SessionPurge, SessionRecord
 from palyra.core.ports import JournalStore
+from palyra.core.session import queue as queue_rules
 from palyra.core.session.commands import ChangeQueue, Queue, StartRun
 from palyra.core.session.purge import mark_done, mark_purged, run_is_open
 from palyra.errors import (
@@ -303,6 +304,17 @@ class Sessions:
             lambda record: msgspec.structs.replace(
                 record, archived_ms=record.archived_ms or now_ms, updated_ms=now_ms
             ),
+        )
+
+    async def rename(self, caller: Caller, session_id: str, title: str) -> SessionRecord:
+        """Give the session a title, of one line; with "" its next message gives it one.
+
+        Raises IllegalState for a purged session, which keeps no words.
+        Cancellation: the change may have been made.
+        """
+        now_ms = self._services.now_ms()
+        return await self._change(
+            caller, session_id, lambda record: queue_rules.rename(record, title, now_ms)
         )
 
     async def reset(self, caller: Caller, session_id: str) -> SessionRecord:

@@ -125,7 +125,7 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     pins: tuple[Pin, ...] = ()  # messages that compactions keep verbatim
     purge: SessionPurge | None = None
     workspace: str = DEFAULT_WORKSPACE  # by name; a session keeps it
-    title: str = ""  # the first words of its first message, as they are on the tape
+    title: str = ""  # the first words of its first message, as they are on the tape, or a given one
 
     @property
     def is_purging(self) -> bool:

@@ -24,7 +24,7 @@ from palyra.core.session.commands import ChangeQueue, StartRun
 from palyra.core.tape import events as ev
 from palyra.core.tape.events import RunAccepted
 from palyra.core.text.visible import pluralize
-from palyra.errors import Conflict, Overloaded
+from palyra.errors import Conflict, IllegalState, Overloaded
 
 BESIDE = frozenset({"background", "delegated"})  # origins of detached runs, which never wait
 MAX_COLLECTED = 20  # messages of one run, however large the cap is
@@ -196,6 +196,13 @@ def with_title(record: SessionRecord, step: Transition) -> SessionRecord:
     words = " ".join(said.text[:TITLE_READ_CHARS].split())
     cut = words if len(words) <= TITLE_CHARS else f"{words[: TITLE_CHARS - 1]}…"
     return msgspec.structs.replace(record, title=cut)
+
+
+def rename(record: SessionRecord, title: str, now_ms: int) -> SessionRecord:
+    """Return the session with a title of one line.  Raises IllegalState for a purged one."""
+    if record.purge is not None:
+        raise IllegalState(f"{record.session_id} is purged: it keeps no title")
+    return msgspec.structs.replace(record, title=" ".join(title.split()), updated_ms=now_ms)
 
 
 def make_acceptance(

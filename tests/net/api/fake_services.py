@@ -569,6 +569,10 @@ class FakeSessions:
     async def archive(self, caller: Caller, session_id: str) -> SessionRecord:
         return await self.resolve(caller, key=None, session_id=session_id)
 
+    async def rename(self, caller: Caller, session_id: str, title: str) -> SessionRecord:
+        found = await self.resolve(caller, key=None, session_id=session_id)
+        return msgspec.structs.replace(found, title=title)
+
     async def pin(self, caller: Caller, session_id: str, pin: Pin, *, is_on: bool) -> SessionRecord:
         found = await self.resolve(caller, key=None, session_id=session_id)
         return msgspec.structs.replace(found, pins=(pin,) if is_on else ())

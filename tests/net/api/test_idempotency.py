@@ -226,6 +226,7 @@ MUTATIONS: dict[str, dict[str, Any]] = {
     "session.resolve": {"session_key": "k"},
     "session.archive": {"session_id": "ses_1"},
     "session.purge": {"session_id": "ses_1"},
+    "session.rename": {"session_id": "ses_1", "title": "Ours"},
     "backup.create": {"path": "/backups/b"},
     "policy.apply_suggestion": {"suggestion_id": "sug_0123456789abcdef"},
     "policy.undo": {},

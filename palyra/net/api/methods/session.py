@@ -30,6 +30,7 @@ from palyra.net.protocol.params import NoParams, Params
 from palyra.net.protocol.results import SessionList, WorkspaceList, WorkspaceView
 
 MAX_NAMED = 1_000  # runs in one change of a queue
+MAX_TITLE_CHARS = 100
 Key = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]
 
 
@@ -51,6 +52,13 @@ class SessionChange(Mutation, frozen=True, kw_only=True):
     """The session to change."""
 
     session_id: Id
+
+
+class SessionRename(Mutation, frozen=True, kw_only=True):
+    """The title of a session; with "" the next message gives it one."""
+
+    session_id: Id
+    title: Annotated[str, msgspec.Meta(max_length=MAX_TITLE_CHARS)]
 
 
 class SessionListParams(Params, frozen=True, kw_only=True):
@@ -169,6 +177,14 @@ async def archive(call: MethodCall, params: SessionChange) -> SessionRecord:
     return await call.once(SessionRecord, lambda: sessions.archive(call.caller, params.session_id))
 
 
+async def rename(call: MethodCall, params: SessionRename) -> SessionRecord:
+    check_no_secret(call, title=params.title)
+    sessions = call.backend.sessions
+    return await call.once(
+        SessionRecord, lambda: sessions.rename(call.caller, params.session_id, params.title)
+    )
+
+
 async def reset(call: MethodCall, params: SessionChange) -> SessionRecord:
     sessions = call.backend.sessions
     return await call.once(SessionRecord, lambda: sessions.reset(call.caller, params.session_id))
@@ -253,6 +269,7 @@ METHODS = (
     Method("session.get", SessionGet, SessionRecord, "sessions:read", get),
     Method("session.list", SessionListParams, SessionList, "sessions:read", list_),
     Method("session.archive", SessionChange, SessionRecord, "sessions:write", archive),
+    Method("session.rename", SessionRename, SessionRecord, "sessions:write", rename),
     Method("session.reset", SessionChange, SessionRecord, "sessions:write", reset),
     Method("session.queue", SessionQueue, Queue, "sessions:read", queue),
     Method("session.pin", SessionPin, SessionRecord, "sessions:write", pin),

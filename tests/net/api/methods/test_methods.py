@@ -79,6 +79,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "workspace.list": {},
     "session.archive": {"session_id": "ses_1"},
     "session.purge": {"session_id": "ses_1"},
+    "session.rename": {"session_id": "ses_1", "title": "Ours"},
     "backup.create": {"path": "/backups/b", "with_keys": True},
     "backup.verify": {"path": "/backups/b"},
     "retention.preview": {},
