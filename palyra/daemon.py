@@ -251,6 +251,11 @@ class Daemon:
         embeddings = build_embeddings(self.config, self.host, self.modelset, self.services)
         return build_edge(self.config, self.backend, self.services, self.loop_lag, embeddings)
 
+    def make_console_link(self) -> str:
+        """Return a link that logs the operator in to the console, once."""
+        logins = self.backend.logins
+        return logins.make_link(logins.make_code(principal="operator", role="operator"))
+
     def _watches(self) -> list[ChildSpec]:
         """Return the specs that reload rules, prices and budgets, and that prepare the redactor."""
         look, services, book = self.host.run_blocking, self.services, self.incidents

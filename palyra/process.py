@@ -45,7 +45,8 @@ EX_UNAVAILABLE = 69  # sysexits.h
 EX_SOFTWARE = 70
 EX_TEMPFAIL = 75
 
-OnReady = Callable[[Discovery], None]
+MakeLink = Callable[[], str]  # that logs the operator in to the console, once
+OnReady = Callable[[Discovery, MakeLink], None]
 OnFailure = Callable[[PalyraError], None]
 
 
@@ -212,7 +213,7 @@ async def _announce(
         write_discovery(data_dir, discovery)
     if ready is not None:
         with _naming("standard output"):
-            ready(discovery)
+            ready(discovery, daemon.make_console_link)
 
 
 @contextmanager

@@ -1766,6 +1766,7 @@ export interface Token {
   created_ms: number;
   expires_ms?: number | null;
   revoked_ms?: number | null;
+  slide_ms?: number | null;
   token?: string | null;
 }
 
@@ -1778,6 +1779,21 @@ export interface TokenList {
 export interface TokenRevoke {
   idempotency_key?: string | null;
   token_id: string;
+}
+
+/** A login that a link will make; by default one of the caller's own principal. */
+export interface ConsoleLogin {
+  role?: "approver" | "observer" | "operator" | "person";
+  principal?: string | null;
+  ttl_ms?: number;
+}
+
+/** A link that logs a browser in once; the secret is in its fragment. */
+export interface ConsoleLink {
+  url: string;
+  principal: string;
+  role: "approver" | "client" | "observer" | "operator" | "person";
+  expires_ms: number;
 }
 
 /** Filter and grouping of the ledger; `until_ms` is exclusive. */
@@ -3579,6 +3595,8 @@ export interface Methods {
   "token.create": { params: TokenCreate; result: Token };
   "token.list": { params: NoParams; result: TokenList };
   "token.revoke": { params: TokenRevoke; result: Token };
+  "console.link": { params: ConsoleLogin; result: ConsoleLink };
+  "console.logout": { params: NoParams; result: Token };
   "usage.summary": { params: UsageSummary; result: UsageView };
   "budget.list": { params: NoParams; result: BudgetList };
   "budget.status": { params: BudgetStatus; result: AccountsView };

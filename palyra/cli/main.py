@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "up": ("up", "Start the daemon here, in the foreground."),
     "run": ("run", "Send a message and follow the run."),
     "chat": ("chat", "Talk with the agent in the terminal."),
+    "console": ("console", "Print a link that opens the web console, logged in."),
     "watch": ("watch", "Show live what waits for a person, runs and went wrong."),
     "runs": ("runs", "List, show, follow, fork, cancel and wait for runs."),
     "context": ("context", "Show what a turn's prompt was made of."),
@@ -90,7 +91,7 @@ SECTIONS: dict[str, tuple[str, ...]] = {
         "memory", "documents", "learn", "workspaces", "tasks", "schedules", "bench",
     ),
     "Watch and answer": (
-        "watch", "approvals", "tape", "context", "usage", "status", "tree", "logs", "incidents",
+        "console", "watch", "approvals", "tape", "context", "usage", "status", "tree", "logs", "incidents",
         "doctor",
     ),
     "Operate": (

@@ -66,14 +66,15 @@ def forbid_blas_threads() -> None:
 
 def run_daemon(
     config: Config,
-    ready: Callable[[Discovery], None],
+    ready: Callable[[Discovery, Callable[[], str]], None],
     *,
     is_stdio: bool = False,
     report: Callable[[PalyraError], None] | None = None,
 ) -> int:
     """Run the daemon until it has drained and return its exit code.
 
-    `ready` is called when the daemon accepts connections.  `report` is called with the error that
+    `ready` is called when the daemon accepts connections; its second argument makes a link to the
+    console.  `report` is called with the error that
     ends the daemon; by default that error is logged.  Raises CommandFailed when it cannot start.
     """
     forbid_blas_threads()
@@ -140,9 +141,9 @@ def serve(
     raise SystemExit(run_daemon(config, ready, is_stdio=is_stdio))
 
 
-def _keep_quiet(_: Discovery) -> None:
+def _keep_quiet(_: Discovery, _make_link: Callable[[], str]) -> None:
     """Print nothing: standard output carries the protocol."""
 
 
-def _announce(discovery: Discovery) -> None:
+def _announce(discovery: Discovery, _make_link: Callable[[], str]) -> None:
     write(msgspec.json.encode(discovery), nl=True)

@@ -2,6 +2,8 @@
 
 import errno
 import shutil
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import click
@@ -24,7 +26,8 @@ def up(
 ) -> None:
     """Start the daemon here, in the foreground.
 
-    The first start creates a configuration file, keys and the operator's token.  Ctrl-C stops the
+    The first start creates a configuration file, keys and the operator's token.  At a terminal, the
+    daemon prints a link that opens its web console, logged in.  Ctrl-C stops the
     daemon once its runs are at rest.
     """
     config = make_config(home, file, workspace, **server)
@@ -32,10 +35,14 @@ def up(
 
     was_ready = False
 
-    def ready(discovery: Discovery) -> None:
+    def ready(discovery: Discovery, make_link: Callable[[], str]) -> None:
         nonlocal was_ready
         was_ready = True
         _print_panel(config, discovery, created)
+        if sys.stdout.isatty():  # a file or a journal of the system would keep the code
+            say(
+                f"console    {make_link()}\n           once, within two minutes; palyra console prints another"
+            )
 
     code = run_daemon(config, ready, report=lambda error: stop_for_start(error).show())
     if was_ready:
@@ -98,6 +105,7 @@ def _describe(config: Config, discovery: Discovery) -> list[str]:
         "",
         'palyra run "hello"       talk to it, from another terminal',
         "palyra approvals list    answer pending approvals",
+        "palyra console           open the web console",
         "palyra doctor            check everything",
         "Ctrl-C                   stop",
     ]

@@ -393,6 +393,7 @@ class BlockingClient(Base):
     create_token = blocking(Client.create_token)
     list_tokens = blocking(Client.list_tokens)
     revoke_token = blocking(Client.revoke_token)
+    make_console_link = blocking(Client.make_console_link)
     tail_log = blocking(Client.tail_log)
     suspend = blocking(Client.suspend)
     resume = blocking(Client.resume)

@@ -3,11 +3,12 @@
 from typing import Any
 
 from palyra.client.requests import Json, RequestMethods
-from palyra.core.journal.records import Role
+from palyra.core.journal.records import ConsoleRole, Role
 from palyra.core.log_lines import LogLevel
 from palyra.core.policy.request import Explanation
 from palyra.core.policy.views import AppliedSuggestion, RuleFor, SuggestionList
 from palyra.net.protocol.results import (
+    ConsoleLink,
     DrainBegun,
     LogPage,
     Pong,
@@ -99,6 +100,22 @@ class OperationMethods(RequestMethods):
     async def revoke_token(self, token_id: str) -> Token:
         """Revoke a token and close its connections."""
         return await self._mutate("token.revoke", {"token_id": token_id}, Token)
+
+    async def make_console_link(
+        self,
+        *,
+        role: ConsoleRole = "operator",
+        principal: str | None = None,
+        ttl_ms: int | None = None,
+    ) -> ConsoleLink:
+        """Make a link that logs a browser in to the web console, once, within two minutes.
+
+        The login ends `ttl_ms` after its last use, by default 12 hours.  Operators only.
+        """
+        params: Json = {"role": role}
+        params |= {} if principal is None else {"principal": principal}
+        params |= {} if ttl_ms is None else {"ttl_ms": ttl_ms}
+        return await self._ask("console.link", params, ConsoleLink)
 
     # --- log, suspension, end
 

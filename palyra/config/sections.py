@@ -48,6 +48,15 @@ _Origin = Annotated[
         extra={"words": "origins, such as https://palyra.example, without a path"},
     ),
 ]
+_PublicUrl = Annotated[
+    str,
+    Meta(
+        pattern=rf"^(https?://{_HOST}(/[A-Za-z0-9._~-]+)*/?)?$",
+        extra={
+            "words": "an address such as https://palyra.example/agent, without query, or nothing"
+        },
+    ),
+]
 _Dollars = Annotated[str, Meta(pattern=dollars.PATTERN, extra={"words": dollars.WORDS})]
 _SecondsOrNone = Annotated[int, Meta(ge=0, le=31_622_400)]  # 366 days
 _Name = Annotated[str, Meta(max_length=64, pattern=r"^[a-z0-9][a-z0-9._-]*$")]
@@ -80,6 +89,13 @@ class Server(Section, frozen=True, kw_only=True):
         tuple[_Origin, ...],
         _doc("Origins of browser pages that are accepted in addition to the daemon's own."),
     ] = ()
+    public_url: Annotated[
+        _PublicUrl,
+        _doc(
+            "Address under which browsers reach the daemon behind a proxy, below a path if it has one: "
+            "its host and origin are accepted, and links to the console begin with it."
+        ),
+    ] = ""
     max_connections: Annotated[_Count, _doc("Maximum number of connections.")] = 512
     max_message_bytes: Annotated[_Bytes, _doc("Largest message a client may send.")] = 1_048_576
     max_inflight: Annotated[

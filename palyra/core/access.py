@@ -64,6 +64,7 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
     role: Role
     token_id: str
     expires_ms: int | None = None  # when its connections must end
+    slide_ms: int | None = None  # a login of the console: each use extends it by this
 
     @property
     def scopes(self) -> frozenset[str]:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Container, Sequence
 from functools import partial
+from urllib.parse import urlsplit
 
 from palyra import __version__
 from palyra.actors.approvals import Approvals
@@ -23,6 +24,7 @@ from palyra.core.ports import EmbeddingService
 from palyra.errors import InvalidParams
 from palyra.net.api.asyncapi import asyncapi_document
 from palyra.net.api.idempotency import IdempotencyStore
+from palyra.net.api.logins import Logins
 from palyra.net.api.method import Backend, Drain
 from palyra.net.api.methods.table import METHODS
 from palyra.net.api.rate_limit import limits_of
@@ -174,6 +176,7 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
         hub=hub,
         journal=services.journal,
         receipts=IdempotencyStore(services.journal, host.now_ms),
+        logins=Logins(services.journal, now_ms=host.now_ms, new_id=host.new_id),
         authenticate=partial(authenticate, journal=services.journal, now_ms=host.now_ms),
         limits=limits_of(config),
         instance_id=services.instance_id,
@@ -279,11 +282,14 @@ def build_edge(
 ) -> EdgeServer:
     """Build the listener and its connections."""
     server = config.server
+    public = urlsplit(server.public_url.lower()) if server.public_url else None
+    hosts = {name.lower() for name in server.allowed_hosts}
     settings = EdgeSettings(
         host=server.host,
         port=server.port,
-        hosts=frozenset(name.lower() for name in server.allowed_hosts),
+        hosts=frozenset(hosts | {public.netloc} if public else hosts),
         origins=frozenset(server.allowed_origins),
+        public_origin=f"{public.scheme}://{public.netloc}" if public else None,
         max_connections=server.max_connections,
         websocket=WebSocketLimits(max_message_bytes=server.max_message_bytes),
     )
@@ -294,6 +300,7 @@ def build_edge(
         is_writable=lambda: services.journal.is_writable,
         problems=backend.problems,
         count_incidents=lambda: services.incidents.open_count,
+        logins=backend.logins,
         compat=CompatSources(backend, services.models, embeddings, config.models.embedding_aliases),
         authenticate=backend.authenticate,
         names=lambda: edge.names(),  # noqa: PLW0108 - `edge` is assigned later
@@ -312,6 +319,7 @@ def build_edge(
         ),
     )
     edge = EdgeServer(settings, serve, LateHttp(sources), tally, backend.redact)
+    backend.logins.address = lambda: f"{server.public_url.rstrip('/') or edge.binding.local_url}/"
     return edge
 
 

@@ -238,13 +238,18 @@ CALLS: dict[str, Call] = {
     ),
     "token.list": lambda client: client.list_tokens(),
     "token.revoke": lambda client: client.revoke_token("tok_1"),
+    "console.link": lambda client: client.make_console_link(
+        role="approver", principal="eve", ttl_ms=60_000
+    ),
     "system.status": lambda client: client.status(),
     "system.tree": lambda client: client.tree(),
     "system.describe": lambda client: client.describe(),
 }  # fmt: skip
 OF_SEVERAL = {"call", "wait_connected", "read_answer"}  # of no one method
-# The line's own.
-UNTYPED = {"connect", "tape.subscribe", "tape.unsubscribe", "run.watch", "run.unwatch"}
+# The line's own, and those of a page.
+UNTYPED = {
+    "connect", "tape.subscribe", "tape.unsubscribe", "run.watch", "run.unwatch", "console.logout",
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CALLS)

@@ -264,6 +264,7 @@ class IdempotencyRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 
 Role = Literal["operator", "client", "person", "approver", "observer"]
+ConsoleRole = Literal["operator", "approver", "person", "observer"]  # of a person at a page
 
 
 class TokenRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -277,6 +278,7 @@ class TokenRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     created_ms: int
     expires_ms: int | None = None
     revoked_ms: int | None = None
+    slide_ms: int | None = None  # a login of the console: each use lasts so long
 
 
 MemoryScope = Literal["principal", "session", "none"]

@@ -38,6 +38,7 @@ from palyra.core.ports import (
 from palyra.core.text.validation_errors import WORDS
 from palyra.errors import InvalidParams
 from palyra.net.api.idempotency import Effect, IdempotencyStore
+from palyra.net.api.logins import Logins
 from palyra.net.api.rate_limit import ConnectionLimits, Pacer
 from palyra.net.api.tokens import Authenticate
 from palyra.net.delivery.subscription import Subscriptions
@@ -148,6 +149,7 @@ class Backend:
     journal: Journal
     receipts: IdempotencyStore
     authenticate: Authenticate
+    logins: Logins
     limits: ConnectionLimits
     instance_id: str
     version: str

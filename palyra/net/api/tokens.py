@@ -20,6 +20,7 @@ from palyra.errors import Unauthenticated
 Authenticate = Callable[[str], Awaitable[Caller]]  # raises Unauthenticated
 
 PREFIX = "pal_"  # lets secret scanners recognise a token
+PAGE_HALF_PREFIX = "pal_page_"  # of the half of a login that a page keeps
 TOKEN_BYTES = 32
 REFUSED = "the token is unknown, expired or revoked"
 
@@ -32,6 +33,11 @@ def new_token() -> str:
 def digest_token(token: str) -> str:
     """The stored form of a token: its SHA-256 in hex."""
     return hashlib.sha256(token.encode()).hexdigest()
+
+
+def join_halves(cookie_half: str, page_half: str) -> str:
+    """The token of a login of the console, whose digest its record contains."""
+    return f"{cookie_half}.{page_half}"
 
 
 def token_record(
@@ -81,6 +87,7 @@ async def authenticate(token: str, journal: Journal, now_ms: NowMs) -> Caller:
         role=record.role,
         token_id=record.token_id,
         expires_ms=record.expires_ms,
+        slide_ms=record.slide_ms,
     )
 
 

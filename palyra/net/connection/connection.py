@@ -237,15 +237,30 @@ class Connection:
         )
 
     async def _expire(self) -> None:
-        if self.caller.expires_ms is not None:
-            left_s = (self.caller.expires_ms - self._backend.now_ms()) / 1000
-            while (
-                left_s > 0
-            ):  # checked against wall time: trio's clock does not count suspended time
-                await trio.sleep(min(left_s, EXPIRY_LOOK_S))
-                wall_s = (self.caller.expires_ms - self._backend.now_ms()) / 1000
-                left_s = min(left_s - EXPIRY_LOOK_S, wall_s)
-            self.hang_up(close_codes.REVOKED, "token expired")
+        """End the connection when its token expires; a login is in use while it is connected."""
+        expires_ms = await self._extend(self.caller.expires_ms)
+        while expires_ms is not None:
+            await self._wait_until(expires_ms - (self.caller.slide_ms or 0) // 2)
+            before_ms, expires_ms = expires_ms, await self._extend(expires_ms)
+            if expires_ms == before_ms:
+                await self._wait_until(expires_ms)
+                self.hang_up(close_codes.REVOKED, "token expired")
+                return
+
+    async def _extend(self, expires_ms: int | None) -> int | None:
+        """Return when the login expires; unchanged if the journal takes no commit."""
+        try:
+            return await self._backend.logins.extend(self.caller)
+        except PalyraError:
+            return expires_ms
+
+    async def _wait_until(self, at_ms: int) -> None:
+        """Wait for a time of the wall clock: the loop's clock does not count suspended time."""
+        left_s = (at_ms - self._backend.now_ms()) / 1000
+        while left_s > 0:
+            await trio.sleep(min(left_s, EXPIRY_LOOK_S))
+            wall_s = (at_ms - self._backend.now_ms()) / 1000
+            left_s = min(left_s - EXPIRY_LOOK_S, wall_s)
 
 
 def _close_code(error: PalyraError) -> int:

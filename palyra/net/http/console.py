@@ -34,10 +34,10 @@ POLICY = (
     "require-trusted-types-for 'script'; trusted-types palyra-view"
 )
 UNUSED_FEATURES = (
-    "accelerometer", "autoplay", "bluetooth", "camera", "display-capture", "encrypted-media",
+    "accelerometer", "autoplay", "camera", "display-capture", "encrypted-media",
     "fullscreen", "gamepad", "geolocation", "gyroscope", "hid", "idle-detection", "local-fonts",
     "magnetometer", "microphone", "midi", "payment", "picture-in-picture",
-    "publickey-credentials-get", "screen-wake-lock", "serial", "storage-access", "usb", "web-share",
+    "publickey-credentials-get", "screen-wake-lock", "serial", "storage-access", "usb",
     "xr-spatial-tracking",
 )  # fmt: skip
 HEADERS = {

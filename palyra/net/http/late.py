@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 import trio
 
 from palyra.actors.kernel.threads import run_sync
+from palyra.net.api.logins import Logins
 from palyra.net.api.tokens import Authenticate
 from palyra.net.http.compat.sources import CompatSources
 from palyra.net.http.metrics import Source
@@ -36,6 +37,7 @@ class HttpSources:
     metrics: Sequence[Source] = field(default=())
     problems: Callable[[], Sequence[str]] = tuple  # in words, for the operator
     count_incidents: Callable[[], int] = int  # that are not resolved
+    logins: Logins | None = None  # of the console
     compat: CompatSources | None = None  # for SDKs of other vendors
 
 

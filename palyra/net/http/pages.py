@@ -12,6 +12,7 @@ has the text format of Prometheus, and includes the metrics of the process.
 """
 
 import itertools
+import math
 from collections.abc import Iterable
 from http import HTTPStatus
 from typing import cast
@@ -26,16 +27,17 @@ from quart_trio import QuartTrio
 from werkzeug.exceptions import HTTPException
 
 from palyra.core.access import Caller
-from palyra.errors import Forbidden, PalyraError, Unauthenticated
+from palyra.errors import Forbidden, PalyraError, RateLimited, Unauthenticated
 from palyra.net.http.compat.routes import CompatApp
 from palyra.net.http.console import ConsoleFiles, wants_page
+from palyra.net.http.console_login import API_HEADERS, ConsoleLoginPage, read_head
 from palyra.net.http.hypercorn_server import AppServer
 from palyra.net.http.late import HttpSources
 from palyra.net.http.metrics import Metric
 from palyra.net.server.request_head import (
+    LOGIN_PATH,
     WEBSOCKET_PATH,
     HttpRefusal,
-    RequestHead,
     check_request,
     find_bearer,
 )
@@ -60,13 +62,9 @@ prints a link that logs in.
 STATUSES = {
     "unauthenticated": HTTPStatus.UNAUTHORIZED,
     "forbidden": HTTPStatus.FORBIDDEN,
+    "invalid_params": HTTPStatus.BAD_REQUEST,
+    "rate_limited": HTTPStatus.TOO_MANY_REQUESTS,
     "unavailable": HTTPStatus.SERVICE_UNAVAILABLE,
-}
-HEADERS = {
-    "Cache-Control": "no-store",
-    "Content-Security-Policy": "default-src 'none'; frame-ancestors 'none'",
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
 }
 
 
@@ -123,7 +121,7 @@ class WebPages:
 
     async def _authorize(self) -> Caller:
         """Return the caller of the request's token.  Raises Unauthenticated, Forbidden."""
-        bearer = find_bearer(_head(cast("HTTPScope", request.scope)))
+        bearer = find_bearer(read_head(cast("HTTPScope", request.scope)))
         if bearer is None:
             raise Unauthenticated("this page needs `Authorization: Bearer TOKEN`")
         caller = await self._sources.authenticate(bearer)
@@ -164,7 +162,7 @@ class GuardedApp:
             return HttpRefusal(HTTPStatus.BAD_REQUEST, "a WebSocket needs a connection of its own")
         if scope["http_version"] not in {"1.0", "1.1"}:
             return HttpRefusal(HTTPStatus.HTTP_VERSION_NOT_SUPPORTED, "use HTTP/1.1")
-        return check_request(_head(scope), self._names())
+        return check_request(read_head(scope), self._names())
 
 
 def _literal(scope: HTTPScope) -> HTTPScope:
@@ -188,6 +186,9 @@ def build_app(sources: HttpSources) -> QuartTrio:
     pages = WebPages(sources, console)
     app.add_url_rule("/", view_func=pages.front)
     app.add_url_rule("/console/<release>/<path:name>", view_func=console.file)
+    if sources.logins is not None:
+        login = ConsoleLoginPage(sources, sources.logins)
+        app.add_url_rule(LOGIN_PATH.decode(), view_func=login.log_in, methods=["POST"])
     app.add_url_rule("/healthz", view_func=_healthz)
     app.add_url_rule("/readyz", view_func=pages.readyz)
     app.add_url_rule("/metrics", view_func=pages.metrics)
@@ -215,6 +216,8 @@ async def _explain(error: Exception) -> Response:  # noqa: RUF029 - as above
     if isinstance(error, PalyraError):
         status = STATUSES.get(error.code, HTTPStatus.INTERNAL_SERVER_ERROR)
         response = _respond(f"{error.message}\n", status)
+        if isinstance(error, RateLimited):
+            response.headers["Retry-After"] = str(math.ceil(error.retry_after_ms / 1000))
     else:
         status = HTTPStatus(getattr(error, "code", None) or HTTPStatus.INTERNAL_SERVER_ERROR)
         response = _respond(f"{status.phrase}\n", status)
@@ -228,25 +231,18 @@ def _respond(
     status: HTTPStatus = HTTPStatus.OK,
     content_type: str = "text/plain; charset=utf-8",
 ) -> Response:
-    return Response(body, status, HEADERS, content_type=content_type)
+    return Response(body, status, API_HEADERS, content_type=content_type)
 
 
 async def _answer(send: ASGISendCallable, refusal: HttpRefusal) -> None:
     """Send a refusal without the app."""
-    headers = {"Content-Type": "text/plain; charset=utf-8", "Connection": "close", **HEADERS}
+    headers = {"Content-Type": "text/plain; charset=utf-8", "Connection": "close", **API_HEADERS}
     pairs = [(name.encode(), value.encode()) for name, value in headers.items()]
     status, body = refusal.status.value, f"{refusal.text}\n".encode()
     await send(
         {"type": "http.response.start", "status": status, "headers": pairs, "trailers": False}
     )
     await send({"type": "http.response.body", "body": body, "more_body": False})
-
-
-def _head(scope: HTTPScope) -> RequestHead:
-    """Return the request in the form that the checks take."""
-    target = scope["raw_path"] + b"?" + scope["query_string"]
-    version = scope["http_version"].encode()
-    return RequestHead(scope["method"].encode(), target, tuple(scope["headers"]), version)
 
 
 __all__ = ["CONTENT_TYPE", "render_readings"]

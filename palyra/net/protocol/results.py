@@ -155,7 +155,17 @@ class Token(Result, frozen=True, kw_only=True):
     created_ms: int
     expires_ms: int | None = None
     revoked_ms: int | None = None
+    slide_ms: int | None = None  # a login of the console: each use extends it by this
     token: str | None = None
+
+
+class ConsoleLink(Result, frozen=True, kw_only=True):
+    """A link that logs a browser in once; the secret is in its fragment."""
+
+    url: str
+    principal: str
+    role: Annotated[str, known(Role)]
+    expires_ms: int  # of the link
 
 
 class TokenList(Result, frozen=True, kw_only=True):

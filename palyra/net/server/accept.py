@@ -78,6 +78,7 @@ class EdgeSettings:
     port: int = 7467
     hosts: frozenset[str] = frozenset()
     origins: frozenset[str] = frozenset()
+    public_origin: str | None = None
     max_connections: int = MAX_CONNECTIONS
     websocket: WebSocketLimits = field(default_factory=WebSocketLimits)
     head_timeout_s: float = 10.0  # as long as a client has for `connect`
@@ -105,7 +106,8 @@ class EdgeServer:
 
     def names(self) -> Names:
         """Return the names that requests may use; the port is known once the listener is ready."""
-        return Names(self.binding.port, self._settings.hosts, self._settings.origins)
+        given = self._settings
+        return Names(self.binding.port, given.hosts, given.origins, given.public_origin)
 
     def stop_accepting(self) -> None:
         """Close the port and keep open connections: the first step of a drain."""
@@ -170,7 +172,9 @@ class EdgeServer:
         self.counters.websockets += 1
 
         async def serve(transport: WebSocketTransport) -> None:
-            await self._serve(transport, Peer(address, admission.bearer))
+            await self._serve(
+                transport, Peer(address, admission.bearer, cookie_halves=admission.cookie_halves)
+            )
 
         limits, name = self._settings.websocket, f"ws:{address}"
         await serve_websocket(stream, head, admission, limits, serve, name=name)

@@ -60,6 +60,13 @@ class Binding:
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.port}"
 
+    @property
+    def local_url(self) -> str:
+        """The address for a browser of this machine, also if every address is listened on."""
+        anywhere = {"0.0.0.0": "127.0.0.1", "::": "[::1]"}  # noqa: S104 - compared, not listened on
+        name = anywhere.get(self.host)
+        return self.url if name is None else f"http://{name}:{self.port}"
+
     async def prepare(self) -> None:
         """Open the port before the listener starts: clients wait in the kernel's queue.
 

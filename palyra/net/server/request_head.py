@@ -165,6 +165,7 @@ def replay_rest(stream: trio.SocketStream, parser: HeadParser) -> PrefixedStream
 
 
 WEBSOCKET_PATH = b"/v1/ws"
+LOGIN_PATH = b"/v1/console/login"  # plain HTTP
 SUBPROTOCOL = "palyra.v1"
 HTTP_PORT = 80  # of a Host header without a port (RFC 9110 section 4.2.1)
 MAX_PORT = 65_535
@@ -190,6 +191,7 @@ class Names:
     port: int
     hosts: frozenset[str] = frozenset()
     origins: frozenset[str] = frozenset()
+    public_origin: str | None = None  # of server.public_url
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,6 +200,7 @@ class UpgradeRequest:
 
     bearer: str | None
     subprotocol: str | None
+    cookie_halves: tuple[str, ...] = ()
 
 
 def check_upgrade(head: RequestHead, names: Names) -> UpgradeRequest | HttpRefusal:
@@ -210,7 +213,9 @@ def check_upgrade(head: RequestHead, names: Names) -> UpgradeRequest | HttpRefus
         return HttpRefusal(
             HTTPStatus.BAD_REQUEST, f"the only subprotocol is {SUBPROTOCOL}; ask for it or for none"
         )
-    return UpgradeRequest(find_bearer(head), SUBPROTOCOL if wanted else None)
+    return UpgradeRequest(
+        find_bearer(head), SUBPROTOCOL if wanted else None, find_cookies(head, cookie_name(names))
+    )
 
 
 def check_request(head: RequestHead, names: Names) -> HttpRefusal | None:
@@ -225,6 +230,42 @@ def find_bearer(head: RequestHead) -> str | None:
         if scheme.lower() == b"bearer" and token.strip().isascii():
             return token.strip().decode("ascii") or None
     return None
+
+
+def cookie_name(names: Names) -> str:
+    """The cookie of a login: with the port, because cookies of all ports of a host are one jar."""
+    return f"palyra_{names.port}"
+
+
+def find_cookies(head: RequestHead, name: str) -> tuple[str, ...]:
+    """Return the values of the cookie, of which pages of other ports may have added some."""
+    pairs = b";".join(head.values(b"cookie")).split(b";")
+    split = (pair.strip().partition(b"=") for pair in pairs)
+    return tuple(
+        value.decode("ascii") for key, _, value in split if key == name.encode() and value.isascii()
+    )
+
+
+def is_own_page(head: RequestHead, names: Names) -> bool:
+    """True if the request was sent by a page of this daemon, and the browser says nothing else.
+
+    The origin is one that `check_request` accepts; its host must be the one that was asked, or that of
+    the public address, so pages of `allowed_origins` are not enough.
+    """
+    origins, sites = head.values(b"origin"), head.values(b"sec-fetch-site")
+    if len(origins) != 1 or check_request(head, names) is not None:
+        return False
+    if sites not in ([], [b"same-origin"]):  # browsers leave it out over http of another host
+        return False
+    origin = _without_default_port(_text(origins[0]))
+    own = _own_origin(_text(head.values(b"host")[0]), names)
+    if names.public_origin and origin == _without_default_port(names.public_origin):
+        return True
+    return _host_of(origin) == _host_of(_without_default_port(own))
+
+
+def _host_of(origin: str) -> str:
+    return origin.partition("://")[2]
 
 
 def is_own_host(authority: str, names: Names) -> bool:
@@ -268,7 +309,8 @@ def _check_origin(head: RequestHead, names: Names) -> HttpRefusal | None:
         return None  # not sent by a page: the token decides
     # Compared as a whole, so "null", a similar suffix or a second header cannot match.
     own = _own_origin(_text(head.values(b"host")[0]), names)
-    allowed = {_without_default_port(name) for name in (own, *names.origins)}
+    public = () if names.public_origin is None else (names.public_origin,)
+    allowed = {_without_default_port(name) for name in (own, *names.origins, *public)}
     if len(values) == 1 and _without_default_port(_text(values[0])) in allowed:
         return None
     shown = ", ".join(map(_shown, values))

@@ -17,9 +17,10 @@ class Peer:
     address: str
     bearer: str | None = None  # the token of the upgrade's Authorization header
     caller: Caller | None = None  # known already: the parent process on stdio
+    cookie_halves: tuple[str, ...] = ()  # of the upgrade's cookies: each may be half of a login
 
     def __repr__(self) -> str:
-        """Without the token."""
+        """Without the secrets."""
         return f"Peer({self.address})"
 
 

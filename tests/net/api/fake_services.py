@@ -73,6 +73,7 @@ from palyra.core.tape.events import ContextAssembled
 from palyra.errors import NotFound
 from palyra.models.scripted.model import Scripted
 from palyra.net.api.idempotency import IdempotencyStore
+from palyra.net.api.logins import Logins
 from palyra.net.api.method import Backend, Drain
 from palyra.net.api.rate_limit import ConnectionLimits, Pacer
 from palyra.net.api.tokens import authenticate, digest_token
@@ -709,6 +710,7 @@ class Daemon:
             authenticate=partial(
                 authenticate, journal=cast("Any", self.journal), now_ms=lambda: self.now_ms
             ),
+            logins=Logins(cast("Any", self.journal), now_ms=lambda: self.now_ms, new_id=new_id),
             limits=limits,
             instance_id="i-1",
             version="1.2.3",
@@ -773,10 +775,11 @@ class Daemon:
         window: float = float("inf"),
         bearer: str | None = None,
         caller: Caller | None = None,
+        cookie_halves: tuple[str, ...] = (),
     ) -> Peer:
         """A fresh connection, before hello."""
         transport = MemoryTransport(window)
-        facts = PeerFacts("memory", bearer, caller)
+        facts = PeerFacts("memory", bearer, caller, cookie_halves)
         self.nursery.start_soon(serve_connection, transport, facts, self.backend)
         return Peer(transport)
 

@@ -9,9 +9,12 @@ from palyra.net.server.request_head import (
     UpgradeRequest,
     check_request,
     check_upgrade,
+    cookie_name,
     find_bearer,
+    find_cookies,
     is_loopback,
     is_own_host,
+    is_own_page,
 )
 from tests.rows import every_row
 
@@ -307,3 +310,61 @@ def test_a_wrong_version_gets_the_supported_one() -> None:
     verdict = check_upgrade(handshake(without="sec-websocket-version"), OWN)
     assert isinstance(verdict, HttpRefusal)
     assert (("Sec-WebSocket-Version", "13"),) == verdict.headers
+
+
+OWN_PAGE = ("origin", "http://localhost:7420")
+
+
+@every_row(
+    ("expected", "headers"),
+    [
+        (True, [OWN_PAGE]),
+        (True, [OWN_PAGE, ("sec-fetch-site", "same-origin")]),
+        (False, []),
+        (False, [("origin", "http://localhost:7421")]),
+        (False, [("origin", "http://127.0.0.1:7420")]),
+        (False, [("origin", "http://localhost:7420.evil.example")]),
+        (False, [("origin", "null")]),
+        (False, [OWN_PAGE, OWN_PAGE]),
+        (False, [OWN_PAGE, ("sec-fetch-site", "same-site")]),
+        (False, [OWN_PAGE, ("sec-fetch-site", "cross-site")]),
+        (False, [OWN_PAGE, ("sec-fetch-site", "none")]),
+    ],
+)
+def test_only_a_page_of_this_daemon_is_its_own(
+    *, expected: bool, headers: list[tuple[str, str]]
+) -> None:
+    """The page has the origin that was asked, and the browser agrees where it says anything."""
+    names = Names(7420)
+    assert expected is is_own_page(request(("host", "localhost:7420"), *headers), names)
+
+
+def test_an_allowed_origin_is_no_own_page() -> None:
+    """Pages of `allowed_origins` may connect with a token, and may not log in."""
+    names = Names(
+        7420,
+        origins=frozenset({"http://localhost:5173", "https://palyra.example"}),
+        hosts=frozenset({"palyra.example"}),
+        public_origin="https://agent.example",
+    )
+    foreign = request(("host", "localhost:7420"), ("origin", "http://localhost:5173"))
+    assert check_request(foreign, names) is None
+    assert not is_own_page(foreign, names)
+    behind_tls = request(("host", "palyra.example"), ("origin", "https://palyra.example"))
+    rewritten = request(("host", "localhost:7420"), ("origin", "https://agent.example"))
+    rebound = request(("host", "evil.example:7420"), ("origin", "http://evil.example:7420"))
+    assert is_own_page(behind_tls, names)
+    assert is_own_page(rewritten, names)
+    assert not is_own_page(rebound, names)
+
+
+def test_cookies_of_the_own_port_are_found() -> None:
+    """All values of the name are returned, whatever else is in the jar; other ports have other names."""
+    jar = request(
+        ("cookie", "a=1; palyra_7420=x; palyra_7421=y; xpalyra_7420=z"),
+        ("cookie", 'palyra_7420="; palyra_7420=w=; =; palyra_7420'),
+    )
+    assert ("x", '"', "w=", "") == find_cookies(jar, cookie_name(Names(7420)))
+    assert UpgradeRequest(None, None, ("x",)) == check_upgrade(
+        handshake(("cookie", "palyra_7420=x")), OWN
+    )

@@ -7,7 +7,9 @@ import msgspec
 from palyra.config.parts import PARTS, find_missing, list_installed
 from palyra.core.access import Caller
 from palyra.errors import IllegalState, Unauthenticated
+from palyra.net.api.logins import authenticate_halves
 from palyra.net.api.method import Backend, Method, MethodCall, at_once
+from palyra.net.api.tokens import PAGE_HALF_PREFIX
 from palyra.net.protocol.notifications import FEATURES
 from palyra.net.protocol.params import Params
 from palyra.net.protocol.results import Declined, Welcome
@@ -42,6 +44,8 @@ async def identify(params: Connect, peer: Peer, backend: Backend) -> Caller:
     token = params.token or peer.bearer
     if token is None:
         raise Unauthenticated("connect needs a token, here or as Authorization: Bearer")
+    if token.startswith(PAGE_HALF_PREFIX):
+        return await authenticate_halves(token, peer.cookie_halves, backend.authenticate)
     return await backend.authenticate(token)
 
 

@@ -8,7 +8,6 @@ from palyra.core.journal.changes import Change
 from palyra.core.journal.records import Role, TokenRecord
 from palyra.core.ports import JournalStore
 from palyra.core.text.names import check_new_name
-from palyra.errors import NotFound
 from palyra.net.api.method import Duration, Id, Method, MethodCall, Mutation, check_no_secret
 from palyra.net.api.tokens import new_token, token_record
 from palyra.net.protocol.params import NAME, NoParams
@@ -58,12 +57,12 @@ async def create(call: MethodCall, params: TokenCreate) -> Token:
 
 async def _commit(call: MethodCall, record: TokenRecord) -> Token:
     await call.backend.journal.commit(Change(records=(record,)))
-    return _show(record)
+    return show_token(record)
 
 
 async def list_(call: MethodCall, _params: NoParams) -> TokenList:
     records = await call.backend.journal.read(_list_tokens)
-    return TokenList(tokens=[_show(record) for record in records])
+    return TokenList(tokens=[show_token(record) for record in records])
 
 
 def _list_tokens(store: JournalStore) -> list[TokenRecord]:
@@ -71,23 +70,17 @@ def _list_tokens(store: JournalStore) -> list[TokenRecord]:
 
 
 async def revoke(call: MethodCall, params: TokenRevoke) -> Token:
-    records = await call.backend.journal.read(_list_tokens)
-    found = [record for record in records if record.token_id == params.token_id]
-    if not found:
-        raise NotFound(f"no token {params.token_id!r}", field="token_id")
-    shown = await call.once(Token, lambda: _revoke(call, found[0]))
+    await call.backend.logins.find(params.token_id)
+    shown = await call.once(Token, lambda: _revoke(call, params.token_id))
     call.then(lambda: call.backend.hub.revoke(params.token_id))
     return shown
 
 
-async def _revoke(call: MethodCall, record: TokenRecord) -> Token:
-    """Revoke the token permanently; a repeat changes nothing."""
-    if record.revoked_ms is not None:
-        return _show(record)
-    return await _commit(call, msgspec.structs.replace(record, revoked_ms=call.backend.now_ms()))
+async def _revoke(call: MethodCall, token_id: str) -> Token:
+    return show_token(await call.backend.logins.revoke(token_id))
 
 
-def _show(record: TokenRecord) -> Token:
+def show_token(record: TokenRecord) -> Token:
     return Token(
         token_id=record.token_id,
         principal=record.principal,
@@ -96,6 +89,7 @@ def _show(record: TokenRecord) -> Token:
         created_ms=record.created_ms,
         expires_ms=record.expires_ms,
         revoked_ms=record.revoked_ms,
+        slide_ms=record.slide_ms,
     )
 
 

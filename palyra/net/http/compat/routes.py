@@ -94,14 +94,15 @@ from palyra.net.http.compat.serving import Api, ApiRequest, name_ignored, send_s
 from palyra.net.http.compat.sources import CompatSources
 from palyra.net.protocol import jsonrpc
 from palyra.net.protocol.params import Params, convert_params
-from palyra.net.server.request_head import WEBSOCKET_PATH
+from palyra.net.server.request_head import LOGIN_PATH, WEBSOCKET_PATH
 
 log = structlog.get_logger("palyra.http")
 P = TypeVar("P", bound=Params)
 
 READ_SCOPE = "system:read"
 PREFIX = "/v1/"
-OTHERS = frozenset({WEBSOCKET_PATH.decode(), "/v1/asyncapi.json"})  # the daemon's own protocol
+# The daemon's own protocol.
+OTHERS = frozenset({WEBSOCKET_PATH.decode(), LOGIN_PATH.decode(), "/v1/asyncapi.json"})
 # Their errors have a shape of their own.
 MESSAGES_PATH, MESSAGES_HEADER = "/v1/messages", b"anthropic-version"
 MAX_BODY_BYTES = 16_777_216  # pictures are in it as base64

@@ -182,12 +182,15 @@ CALLS: dict[str, dict[str, Any]] = {
     "token.create": {"principal": "x", "role": "client", "name": "x"},
     "token.list": {},
     "token.revoke": {"token_id": "id-of-tok-bob"},
+    "console.link": {"role": "approver", "principal": "eve"},
+    "console.logout": {},
     "connect": {},
 }
 TOKEN_OF: dict[Role, str] = {
     role: token for token, (_, role) in ROLES.items() if token != "tok-bob"
 }
-ABSENT = {"approval.get", "tape.unsubscribe", "run.unwatch"}  # there is no such thing to show here
+# There is no such thing to show here.
+ABSENT = {"approval.get", "tape.unsubscribe", "run.unwatch", "console.logout"}
 
 
 def parts(kind: Type, path: str) -> list[tuple[Type, str]]:
