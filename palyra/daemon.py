@@ -47,6 +47,7 @@ from palyra.store.files.age_clock import AgeClock
 from palyra.store.journal.keys import MIN_TOKEN_CHARS, KeyRing
 from palyra.tools.delegation import delegation_tools
 from palyra.tools.memory import memory_tools
+from palyra.tools.plan import plan_tools
 from palyra.tools.toolbox import Tool
 from palyra.wiring.configuration import check_config
 from palyra.wiring.edge import (
@@ -170,7 +171,10 @@ class Daemon:
         self.sessions = Sessions(self.services, self.work)
         self.gateway = Gateway(self.services, self.sessions, build_admission(config, self.host))
         delegations = Delegations(self.services, self.gateway)
-        self.toolset.toolbox.put(DELEGATE, delegation_tools(delegations))
+        self.toolset.toolbox.put(
+            DELEGATE,
+            [*delegation_tools(delegations), *plan_tools(self.sessions.accept_plan)],
+        )
         self.services.procedures.show = show_procedures(self.services, self.toolset, delegations)
         documents = build_documents(
             config, self.services, self.toolset, self.memories, hub=self.hub, host=self.host

@@ -171,6 +171,7 @@ ROOMS = {
         "artifacts",
         "memory",
         "delegation",
+        "plan",
         "procedures",
         "web",
         "sandbox",

@@ -131,6 +131,7 @@ export interface RunStart {
   channel?: string | null;
   conversation_id?: string | null;
   sender?: string | null;
+  mode?: "accept_edits" | "ask" | "plan" | null;
   subscribe?: boolean;
 }
 
@@ -1077,6 +1078,8 @@ export interface SessionRecord {
   purge?: SessionPurge | null;
   workspace?: string;
   title?: string;
+  mode?: "accept_edits" | "ask" | "plan";
+  mode_set?: ModeChange | null;
 }
 
 /** A pinned message or tool result: the event of the tape that brought it. */
@@ -1091,6 +1094,14 @@ export interface SessionPurge {
   by: string;
   requested_ms: number;
   done_ms?: number | null;
+}
+
+/** The last change of a session's mode, by a principal who may answer approvals. */
+export interface ModeChange {
+  by: string;
+  role: "approver" | "client" | "observer" | "operator" | "person";
+  at_ms: number;
+  before?: "accept_edits" | "ask" | "plan";
 }
 
 /** One session. */
@@ -1121,6 +1132,13 @@ export interface SessionRename {
   idempotency_key?: string | null;
   session_id: string;
   title: string;
+}
+
+/** Change what is asked about in a session; for those who may answer its approvals. */
+export interface SessionSetMode {
+  idempotency_key?: string | null;
+  session_id: string;
+  mode: "accept_edits" | "ask" | "plan";
 }
 
 /** Changes to a session's queue; with only an id a read, which needs sessions:read alone. */
@@ -3260,6 +3278,7 @@ export interface RunStarted {
   is_tainted?: boolean;
   token_bps?: Record<string, number>;
   refused?: string[];
+  mode?: "accept_edits" | "ask" | "plan";
 }
 
 /** The requested model and the selected one. */
@@ -3554,6 +3573,7 @@ export interface Methods {
   "session.archive": { params: SessionChange; result: SessionRecord };
   "session.rename": { params: SessionRename; result: SessionRecord };
   "session.reset": { params: SessionChange; result: SessionRecord };
+  "session.set_mode": { params: SessionSetMode; result: SessionRecord };
   "session.queue": { params: SessionQueue; result: Queue };
   "session.pin": { params: SessionPin; result: SessionRecord };
   "session.checkpoint": { params: SessionCheckpoint; result: SessionCheckpointRecord };

@@ -12,11 +12,13 @@ import click
 
 from palyra.cli.approve_policy import ApprovePolicy, ApproveType, bell_option
 from palyra.cli.command import shared_options
+from palyra.cli.modes import mode_option
 from palyra.cli.output import say
 from palyra.cli.talk import Options, talk
 
 if TYPE_CHECKING:
     from palyra.client import Client
+    from palyra.core.journal.records import SessionMode
 
 
 @click.command(short_help="Talk with the agent in the terminal.")
@@ -28,6 +30,7 @@ if TYPE_CHECKING:
 )
 @click.option("--agent", help="Name of the agent.")
 @click.option("--model", help="Name of the model.")
+@mode_option
 @click.option(
     "--approve",
     "policy",
@@ -46,6 +49,7 @@ def chat(  # noqa: PLR0913 - click's, by name
     workspace: str | None,
     agent: str | None,
     model: str | None,
+    mode: SessionMode | None,
     policy: ApprovePolicy,
     rings: bool,
 ) -> None:
@@ -54,12 +58,15 @@ def chat(  # noqa: PLR0913 - click's, by name
     /help lists the commands.  In a pipe each line of standard input is one message, and the exit code
     is that of the first run that did not end well.
     """
-    if is_continued and resume is not None:
-        raise click.UsageError("--continue and --resume exclude each other")
-    if workspace is not None and (is_continued or resume is not None):
-        raise click.UsageError("--workspace is for a new conversation: a session keeps its own")
-    if options.as_json:
-        raise click.UsageError("a conversation has no JSON form: use `palyra run --json`")
+    is_resumed = is_continued or resume is not None
+    mistakes = {
+        "--continue and --resume exclude each other": is_continued and resume is not None,
+        "--workspace is for a new conversation: a session keeps its own": is_resumed and workspace,
+        "a conversation has no JSON form: use `palyra run --json`": options.as_json,
+    }
+    for mistake, is_made in mistakes.items():
+        if is_made:
+            raise click.UsageError(mistake)
     is_terminal = sys.stdin is not None and sys.stdin.isatty() and sys.stdout.isatty()
     if is_terminal:
         say("palyra chat: /help lists commands, Ctrl-D leaves", dim=True)
@@ -75,10 +82,12 @@ def chat(  # noqa: PLR0913 - click's, by name
         conversation = Conversation(client, options, agent, model, workspace)
         if policy.mode == "deny":
             conversation.approval_mode = "deny"
-        if is_continued or resume is not None:
+        if is_resumed:
             await conversation.resume(resume)
         elif workspace is None:
             conversation.workspace = await choose_workspace(client, options)
+        if mode is not None:
+            await conversation.set_mode(mode)
         if is_terminal:
             from palyra.cli.chat_desk import talk_at_terminal  # noqa: PLC0415 - see above
 

@@ -6,8 +6,10 @@ from palyra.cli.chat_session import Conversation
 from palyra.cli.context import describe_explained
 from palyra.cli.errors import CommandFailed
 from palyra.cli.event_text import narrate
+from palyra.cli.modes import MODES, find_mode, next_mode, spell_mode
 from palyra.cli.output import one_line
 from palyra.cli.usage import render_cost
+from palyra.core.journal.records import SessionMode
 from palyra.core.tape import events as ev
 from palyra.core.text.visible import pluralize
 
@@ -48,6 +50,22 @@ async def show_agent(conversation: Conversation, name: str) -> list[str]:
         raise CommandFailed(f"no agent {name!r}", f"there are {', '.join(names)}")
     conversation.agent = name
     return [f"the next message goes to {name}"]
+
+
+async def change_mode(conversation: Conversation, name: str) -> list[str]:
+    """Change the mode of the session; without a name, to the next one."""
+    mode = find_mode(name) if name else next_mode(conversation.mode)
+    if mode is None:
+        raise CommandFailed(f"no mode {name!r}", f"there are {', '.join(map(spell_mode, MODES))}")
+    await conversation.set_mode(mode)
+    return [f"mode {spell_mode(mode)}: {_MODES[mode]}"]
+
+
+_MODES: dict[SessionMode, str] = {
+    "ask": "calls are asked about as the rules say",
+    "accept_edits": "changes of files in the workspace need no answer",
+    "plan": "only reading, until you accept a plan",
+}
 
 
 async def show_session(conversation: Conversation, name: str) -> list[str]:
@@ -141,6 +159,7 @@ def _row(name: str, is_chosen: bool, note: str = "") -> str:  # noqa: FBT001 - a
 PERFORM: dict[str, Callable[[Conversation, str], Awaitable[list[str]]]] = {
     "model": show_model,
     "agent": show_agent,
+    "mode": change_mode,
     "session": show_session,
     "title": give_title,
     "undo": undo,

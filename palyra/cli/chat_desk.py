@@ -30,6 +30,7 @@ from palyra.cli.chat_completion import (
 from palyra.cli.chat_terminal import ChatTerminal, PlainTerminal, Question, Typed
 from palyra.cli.errors import CANCELLED, DONE, INTERRUPTED, CommandFailed
 from palyra.cli.event_text import describe_briefly
+from palyra.cli.modes import spell_mode
 from palyra.cli.output import fold, line_width, moves_cursor, one_line, paint, safe, say
 from palyra.cli.preview import find_preview, style_preview
 from palyra.cli.prose import MARK, Prose
@@ -48,6 +49,7 @@ from palyra.cli.slash import (
 from palyra.cli.talk import PATIENCE_S
 from palyra.client import TapeEvent
 from palyra.core.journal.records import DEFAULT_WORKSPACE
+from palyra.core.policy.modes import PROPOSE_PLAN
 from palyra.core.tape import events as ev
 from palyra.core.text.visible import show_json, visible
 from palyra.errors import Conflict, IllegalState, PalyraError
@@ -137,6 +139,7 @@ class ChatDesk:
         "",
     )  # the model that was chosen, and the one that answers
     _heard_s: float = field(default_factory=trio.current_time)  # time of the run's last item
+    _has_plan: bool = False  # a plan was proposed in this turn
     _lost_s: float | None = None  # time since which there is no connection
 
     async def tick(self) -> None:
@@ -262,6 +265,7 @@ class ChatDesk:
         """Ask the question of an event, or withdraw one that was answered."""
         match item.event:
             case ev.ApprovalRequested() as asked:
+                self._has_plan = self._has_plan or asked.tool == PROPOSE_PLAN
                 self._pending[asked.approval_id] = asked
                 await self._ask_next()
             case ev.ApprovalResolved(approval_id=approval_id):
@@ -269,6 +273,9 @@ class ChatDesk:
                 await self._ask_next()
             case ev.TurnStarted(model=model):
                 self._models = (self.conversation.model, model)
+                if self._has_plan:  # it was answered, which may have changed the mode
+                    self._has_plan = False
+                    await self.conversation.read_mode()
             case _:
                 pass
 
@@ -358,7 +365,7 @@ class ChatDesk:
         session = (chat.session_id or "new session")[-12:]
         images = f" · {len(chat.images)} images" if chat.images else ""
         self.terminal.show_status(
-            one_line(f"{chat.agent or 'default'} · {model} · in {chat.workspace or DEFAULT_WORKSPACE}"
+            one_line(f"{spell_mode(chat.mode)} · {chat.agent or 'default'} · {model} · in {chat.workspace or DEFAULT_WORKSPACE}"
                      f" · …{session}{images} · {state}", 160)
         )  # fmt: skip
 

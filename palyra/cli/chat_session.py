@@ -19,6 +19,7 @@ from palyra.core.tape import events as ev
 if TYPE_CHECKING:
     from palyra.cli.talk import Options
     from palyra.client import Client, RunOptions
+    from palyra.core.journal.records import SessionMode
     from palyra.core.session.commands import Started
 
 PAGE_ROWS = 100
@@ -36,6 +37,7 @@ class Conversation:
     workspace: str | None = None  # of a new session; None: the default one
     session_id: str | None = None
     approval_mode: ev.ApprovalMode = "ask"
+    mode: SessionMode = "ask"  # of the session, or of the new one
     images: list[dict[str, Any]] = field(default_factory=list)  # of the next message
     runs: list[str] = field(default_factory=list)  # exchanges, oldest first
     is_branching: bool = False  # the next message continues the last of `runs` in a new session
@@ -50,6 +52,7 @@ class Conversation:
         else:
             session = await self.client.get_session(await get_session_id(self.client, name))
         self.session_id, self.workspace = session.session_id, session.workspace
+        self.mode = session.mode
         page = await self.client.list_runs(session_id=self.session_id, limit=PAGE_ROWS)
         self.runs = [run.run_id for run in reversed(page.runs) if run.depth == 0]
         self.is_branching = False
@@ -67,8 +70,26 @@ class Conversation:
         print_exchanges(exchanges, most_lines=SHOWN_LINES)
 
     def begin(self) -> None:
-        """Start a new session with the next message."""
+        """Start a new session, in the mode `ask`, with the next message."""
         self.session_id, self.runs, self.is_branching = None, [], False
+        self.mode = "ask"
+
+    async def set_mode(self, mode: SessionMode) -> None:
+        """Change the mode of the session; a new one gets it with the first message.
+
+        Raises CommandFailed for a branch without a message, Forbidden.
+        """
+        if self.is_branching:
+            raise CommandFailed("the branch has no session yet", "send a message first")
+        if self.session_id is not None:
+            session = await self.client.set_session_mode(self.session_id, mode)
+            mode = session.mode
+        self.mode = mode
+
+    async def read_mode(self) -> None:
+        """Read the mode of the session, which a plan or another client may have changed."""
+        if self.session_id is not None and not self.is_branching:
+            self.mode = (await self.client.get_session(self.session_id)).mode
 
     async def send(self, text: str) -> Started:
         """Send a message, with the images that wait, and return the run that answers it.
@@ -80,6 +101,7 @@ class Conversation:
                 raise CommandFailed("a branch begins without images", "send a text first")
             head_seq = (await self.client.get_run(self.runs[-1])).head_seq
             started: Started = await self.client.fork_run(self.runs[-1], head_seq, text)
+            self.mode = "ask"
         else:
             started = await self.client.start_run(text, **self._options())
         self.is_branching, self.images = False, []
@@ -107,6 +129,8 @@ class Conversation:
             options["session_id"] = self.session_id
         elif self.workspace is not None:
             options["workspace"] = self.workspace
+        if self.session_id is None and self.mode != "ask":
+            options["mode"] = self.mode
         if self.agent is not None:
             options["agent"] = self.agent
         if self.model is not None:

@@ -226,6 +226,10 @@ class ChatTerminal:
             event.app.erase_when_done = not event.current_buffer.text
             event.app.exit(exception=KeyboardInterrupt)
 
+        @keys.add("s-tab")
+        def change_mode(_event: KeyPressEvent) -> None:
+            self._send(Typed("/mode"))
+
         @keys.add("escape", "enter")
         def new_line(event: KeyPressEvent) -> None:
             event.current_buffer.insert_text("\n")

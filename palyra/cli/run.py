@@ -21,6 +21,7 @@ from palyra.cli.event_text import to_json
 from palyra.cli.last_session import get_last_session
 from palyra.cli.listing import Span
 from palyra.cli.model_pause import ModelPause
+from palyra.cli.modes import mode_option
 from palyra.cli.output import print_json, print_json_line, say
 from palyra.cli.queued import follow_queue
 from palyra.cli.run_exit import RunExit
@@ -94,6 +95,7 @@ CANCEL_WITHIN_S = 10.0
 @click.option(
     "--timeout", "timeout_ms", type=Span(), help="Longest duration of this run, such as 10m."
 )
+@mode_option
 @click.option(
     "--approve",
     "policy",

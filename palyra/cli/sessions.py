@@ -10,11 +10,12 @@ from palyra.cli.command import confirm_loss, shared_options
 from palyra.cli.conversation import Exchange, print_exchanges, read_exchanges
 from palyra.cli.errors import CommandFailed
 from palyra.cli.listing import watchable
+from palyra.cli.modes import ModeType, spell_mode
 from palyra.cli.names import LATEST, find_id, id_argument, is_short
 from palyra.cli.output import age, print_json, print_table, say
 from palyra.cli.talk import Options, talk
 from palyra.core.ids import is_id
-from palyra.core.journal.records import QueueMode, SessionRecord
+from palyra.core.journal.records import QueueMode, SessionMode, SessionRecord
 from palyra.core.text.visible import pluralize, visible
 
 if TYPE_CHECKING:
@@ -105,7 +106,10 @@ def show(options: Options, name: str, last: int) -> None:
         return
     say(describe_session(session), bold=True)
     whose = f"{session.session_id} of {session.principal}"
-    say(f"{whose}, updated {age(session.updated_ms)} ago", dim=True)
+    mode = f", in the mode {spell_mode(session.mode)}" if session.mode != "ask" else ""
+    if session.mode_set is not None and mode:
+        mode += f" by {session.mode_set.by}"
+    say(f"{whose}, updated {age(session.updated_ms)} ago{mode}", dim=True)
     say()
     if is_cut:
         say(f"earlier exchanges are left out: --last {2 * last}", dim=True)
@@ -117,6 +121,19 @@ def show(options: Options, name: str, last: int) -> None:
     if session.pins:
         rows = [(each.run_id, each.seq) for each in session.pins]
         print_table(("PINNED RUN", "SEQ"), rows, empty="")
+
+
+@sessions.command()
+@click.argument("name", metavar="ID | KEY")
+@click.argument("mode", type=ModeType())
+@shared_options
+def mode(options: Options, name: str, mode: SessionMode) -> None:
+    """Change the mode of a session: what its calls are asked about."""
+
+    async def work(client: Client) -> SessionRecord:
+        return await client.set_session_mode(await get_session_id(client, name), mode)
+
+    _print_change(options, talk(options, work), f"is in the mode {spell_mode(mode)}")
 
 
 @sessions.command()

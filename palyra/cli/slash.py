@@ -22,6 +22,7 @@ from palyra.core.tool.mcp import McpPrompt
 COMMANDS: dict[str, tuple[str, str]] = {
     "model": ("[NAME]", "List models, or use another one from the next message on."),
     "agent": ("[NAME]", "List agents, or use another one from the next message on."),
+    "mode": ("[ask|accept-edits|plan]", "Change what is asked about; Shift-Tab does, too."),
     "session": ("[new|ID|KEY]", "Show the session, start a new one, or go on with another one."),
     "title": ("TEXT", "Give the session a title."),
     "image": ("FILE", "Show an image to the model with the next message."),

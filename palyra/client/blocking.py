@@ -269,6 +269,7 @@ class BlockingClient(Base):
     archive_session = blocking(Client.archive_session)
     rename_session = blocking(Client.rename_session)
     reset_session = blocking(Client.reset_session)
+    set_session_mode = blocking(Client.set_session_mode)
     compact_session = blocking(Client.compact_session)
     pin_message = blocking(Client.pin_message)
     checkpoint_session = blocking(Client.checkpoint_session)

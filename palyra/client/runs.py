@@ -8,7 +8,7 @@ from typing import Literal, TypedDict, Unpack
 from palyra.client.feed import to_event
 from palyra.client.requests import Json, RequestMethods
 from palyra.client.subscription import RunWatching, Subscription
-from palyra.core.journal.records import QueueMode, RunPhase, RunState
+from palyra.core.journal.records import QueueMode, RunPhase, RunState, SessionMode
 from palyra.core.replay.report import ReplayReport
 from palyra.core.session.commands import Cancelled, Forked, RunView, Started, Steered
 from palyra.core.tape.events import ApprovalMode, Budget, MessageCompleted
@@ -36,6 +36,7 @@ class RunOptions(TypedDict, total=False):
     channel: str | None
     conversation_id: str | None
     sender: str | None
+    mode: SessionMode | None
     idempotency_key: str
 
 

@@ -4,7 +4,12 @@ from collections.abc import Sequence
 from typing import TypedDict, Unpack
 
 from palyra.client.requests import RequestMethods
-from palyra.core.journal.records import QueueMode, SessionCheckpointRecord, SessionRecord
+from palyra.core.journal.records import (
+    QueueMode,
+    SessionCheckpointRecord,
+    SessionMode,
+    SessionRecord,
+)
 from palyra.core.session.commands import (
     Queue,
     SessionCheckpoints,
@@ -75,6 +80,11 @@ class SessionMethods(RequestMethods):
     async def reset_session(self, session_id: str) -> SessionRecord:
         """Start the session over: earlier history and grants no longer apply."""
         return await self._mutate("session.reset", {"session_id": session_id}, SessionRecord)
+
+    async def set_session_mode(self, session_id: str, mode: SessionMode) -> SessionRecord:
+        """Change what is asked about in the session.  Raises Forbidden without approvals:write."""
+        params = {"session_id": session_id, "mode": mode}
+        return await self._mutate("session.set_mode", params, SessionRecord)
 
     async def compact_session(self, session_id: str, *, preview: bool = False) -> SessionCompacted:
         """Start a compaction, a run that can be waited for; or return what it would do."""

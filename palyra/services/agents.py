@@ -28,7 +28,8 @@ from palyra.core.agent import (
 from palyra.core.context.assembly import Prefix, stable_prefix
 from palyra.core.journal.changes import Change
 from palyra.core.journal.idempotency import IdempotencyKey, receipt_for
-from palyra.core.journal.records import DEFAULT_WORKSPACE, AgentRecord, Record
+from palyra.core.journal.records import DEFAULT_WORKSPACE, AgentRecord, Record, SessionMode
+from palyra.core.policy.modes import PLAN_NOTE, shown_in
 from palyra.core.ports import Journal, LanguageModel, NowMs, ToolRunner
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.text.names import check_new_name
@@ -54,7 +55,7 @@ class Agents:
         self._redactor = redactor
         self._now_ms = now_ms
         self._versions: dict[tuple[str, int], AgentRecord] = {}
-        self._prefixes: dict[tuple[str, int, str, str, str], Prefix] = {}
+        self._prefixes: dict[tuple[str, int, str, str, str, SessionMode], Prefix] = {}
 
     # --- for runs
 
@@ -81,21 +82,30 @@ class Agents:
         return known
 
     def prefix(
-        self, agent: AgentRecord, principal: str, workspace: str = DEFAULT_WORKSPACE
+        self,
+        agent: AgentRecord,
+        principal: str,
+        workspace: str = DEFAULT_WORKSPACE,
+        mode: SessionMode = "ask",
     ) -> Prefix:
         """Return the stable part of the agent's model requests, with the tools it may call.
 
         Tools of one principal, procedures, are in the prefix of that principal only; tools of one
         workspace, such as those of an MCP server that works in it, in that of its runs only.
+        `propose_plan`, and the words about it, are in that of runs in plan mode only.
         """
         catalogue = self._toolbox.catalogue()
         whose = (principal, workspace) if catalogue.has_owned else ("", "")
-        key = (agent.name, agent.version, catalogue.hash, *whose)
+        key = (agent.name, agent.version, catalogue.hash, *whose, mode)
         if key not in self._prefixes:
             if len(self._prefixes) >= MAX_KNOWN:
                 self._prefixes.clear()
             catalogue = tools_of(principal, workspace, catalogue)
-            self._prefixes[key] = stable_prefix(agent, allowed_tools(agent, catalogue))
+            self._prefixes[key] = stable_prefix(
+                agent,
+                shown_in(mode, allowed_tools(agent, catalogue), catalogue),
+                PLAN_NOTE if mode == "plan" else "",
+            )
         return self._prefixes[key]
 
     async def _find(self, name: str) -> AgentRecord | None:

@@ -16,7 +16,13 @@ import msgspec
 from palyra.core.access import Caller
 from palyra.core.approval import ResolveApproval
 from palyra.core.context.assembly import Prefix
-from palyra.core.journal.records import DEFAULT_WORKSPACE, GrantRecord, SessionRecord
+from palyra.core.journal.records import (
+    DEFAULT_WORKSPACE,
+    GrantRecord,
+    Role,
+    SessionMode,
+    SessionRecord,
+)
 from palyra.core.model.messages import ProposedCall
 from palyra.core.policy.gate import (
     Allow,
@@ -33,6 +39,14 @@ from palyra.core.policy.gate import (
     validate,
 )
 from palyra.core.policy.grants import find_grant
+from palyra.core.policy.modes import (
+    PLAN_MODE,
+    edit_grant,
+    edits_hold,
+    find_plan_refusal,
+    is_edit,
+    session_of_edits,
+)
 from palyra.core.policy.recorded import PolicyEvidence, RecordedCall
 from palyra.core.policy.request import (
     Explanation,
@@ -45,7 +59,7 @@ from palyra.core.ports import Policy, ToolRunner
 from palyra.core.run.delegation import DELEGATE, find_refusal, keep_grant
 from palyra.core.run.environment import GatedCall
 from palyra.core.run.state import Run
-from palyra.core.tape.events import Delegation
+from palyra.core.tape.events import Delegation, RunAccepted
 from palyra.core.text.visible import render_call
 from palyra.core.tool.arguments import Refused
 from palyra.core.tool.spec import (
@@ -61,30 +75,63 @@ from palyra.errors import InvalidParams
 
 # By principal, agent, tool, key and workspace.
 FindGrants = Callable[[str, str, str, str, str], Sequence[GrantRecord]]
+FindAccepted = Callable[[str], RunAccepted | None]  # of an open run, by its id
+NO_MODES: Mapping[str, SessionRecord] = {}
 DECISIONS = 3  # attempts while the rules keep changing, before the call is denied
 
 
 class Gate:
     """Validates and evaluates calls."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the last ones by name
         self,
         toolbox: ToolRunner,
         policy: Policy,
         count_prompts: Callable[[str], int],
         find_grants: FindGrants = lambda *_: (),
         grant_holds: Callable[[str], bool] = lambda _grant_id: False,
+        *,
+        modes: Mapping[str, SessionRecord] = NO_MODES,
+        find_accepted: FindAccepted = lambda _run_id: None,
     ) -> None:
         self._toolbox = toolbox
         self._policy = policy
         self._count_prompts = count_prompts  # open prompts by `RunAccepted.asks_as`
         self._find_grants = find_grants
-        self.grant_holds = grant_holds  # by grant id
+        self._grant_holds = grant_holds  # by grant id
+        self.modes = modes  # live sessions in another mode than `ask`, by id
+        self._find_accepted = find_accepted
 
     @property
     def policy_version(self) -> str:
         """Version of the current rules."""
         return self._policy.version
+
+    def grant_holds(self, grant_id: str) -> bool:
+        """True if the grant is live, or the mode that made it."""
+        session_id = session_of_edits(grant_id)
+        if session_id:
+            return edits_hold(self.modes.get(session_id), grant_id)
+        return self._grant_holds(grant_id)
+
+    def mode_of(self, accepted: RunAccepted) -> SessionMode:
+        """Return the mode that a run works in now: `plan` if a run above it does."""
+        session, above = self.modes.get(accepted.session_id), accepted
+        mode: SessionMode = "ask" if session is None else session.mode
+        while mode != "plan" and above.depth:
+            found = self._find_accepted(above.parent_run_id or "")
+            if found is None:
+                break
+            above, session = found, self.modes.get(found.session_id)
+            mode = "plan" if session is not None and session.mode == "plan" else mode
+        return mode
+
+    def is_ruled_out(self, run: Run, validated: CheckedCall | Refused) -> bool:
+        """True if the mode of the run's session refuses the call now."""
+        if isinstance(validated, Refused):
+            return False
+        mode = self.mode_of(run.accepted)
+        return bool(find_plan_refusal(mode, validated.spec, validated.facets))
 
     def evaluate(
         self,
@@ -118,6 +165,13 @@ class Gate:
             refused = find_refusal(run.accepted.depth, arguments, held_tools(run, prefix))
         if refused is not None:
             verdict = refused
+        elif spec.executor == CLIENT and self.is_ruled_out(run, checked):
+            verdict = Deny(
+                reason_code=PLAN_MODE,
+                reason=find_plan_refusal("plan", spec, checked.facets),
+                policies=(),
+                version=self._policy.version,
+            )
         elif spec.executor == CLIENT:
             verdict = Allow(
                 reason_code="client_tool",
@@ -209,7 +263,7 @@ class Gate:
         )
         if grant is not None and accepted.delegation is not None:
             grant = keep_grant(accepted.delegation, grant)
-        return GateContext(
+        context = GateContext(
             run_id=run.run_id,
             session_id=accepted.session_id,
             principal=accepted.principal,
@@ -230,7 +284,33 @@ class Gate:
             now_ms=run.last_ms,
             workspace=accepted.workspace,
             is_confined=accepted.is_confined,
+            mode=self.mode_of(accepted) if self.modes else "ask",
         )
+        if accepted.session_id not in self.modes or accepted.delegation is not None:
+            return context
+        session = self.modes[accepted.session_id]
+        is_present = session.epoch == accepted.epoch
+        return self._with_edits(context, checked, session) if is_present else context
+
+    def _with_edits(
+        self, context: GateContext, checked: CheckedCall, session: SessionRecord
+    ) -> GateContext:
+        """Add the grant that the session's mode makes, if the rules let its giver answer so."""
+        if context.grant is not None or not is_edit(checked.spec, checked.facets):
+            return context
+        key, change = checked.facets.grant_key, session.mode_set
+        grant = edit_grant(session, context.agent, checked.spec.name, key)
+        if grant is None or change is None:
+            return context
+        asked = _answer_request(
+            policy_request(checked, context),
+            change.by,
+            change.role,
+            ResolveApproval(approval_id="", decision="allow", digest="", scope="session"),
+        )
+        if self._decide(asked).answer != "allow":
+            return context
+        return msgspec.structs.replace(context, grant=grant)
 
     def _grants(
         self, principal: str, agent: str, checked: CheckedCall, workspace: str
@@ -274,7 +354,10 @@ class Gate:
             ),
             now_ms=now_ms,
             workspace=workspace,
+            mode="ask" if session is None else session.mode,
         )
+        if session is not None:
+            context = self._with_edits(context, checked, session)
         decision = self._decide(policy_request(checked, context))
         explained = _explanation(judge(checked, context, decision, inspection))
         looks = (
@@ -308,16 +391,8 @@ class Gate:
                 version=self._policy.version,
             )
         context = self._context(run, prefix, checked)
-        return self._decide(
-            msgspec.structs.replace(
-                policy_request(checked, context),
-                action="approval.decide",
-                principal=caller.principal,
-                role=caller.role,
-                decision=answer.decision,
-                scope=answer.scope,
-            )
-        )
+        asked = policy_request(checked, context)
+        return self._decide(_answer_request(asked, caller.principal, caller.role, answer))
 
     def read_recorded(self, call: RecordedCall) -> PolicyEvidence | None:
         """Return a recorded call as the rules see it now; None if its tool is gone or changed.
@@ -363,6 +438,20 @@ def held_tools(run: Run, prefix: Prefix) -> frozenset[str]:
     names = (name for name, spec in prefix.catalogue.tools.items() if spec.executor != CLIENT)
     handed = run.accepted.tools
     return frozenset(names) if handed is None else frozenset(names) & frozenset(handed)
+
+
+def _answer_request(
+    asked: PolicyRequest, principal: str, role: Role, answer: ResolveApproval
+) -> PolicyRequest:
+    """Return the request to the rules about an answer to the question of a call."""
+    return msgspec.structs.replace(
+        asked,
+        action="approval.decide",
+        principal=principal,
+        role=role,
+        decision=answer.decision,
+        scope=answer.scope,
+    )
 
 
 def _explanation(verdict: Allow | Deny | NeedsApproval) -> Explanation:

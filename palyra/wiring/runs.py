@@ -227,7 +227,15 @@ def build_services(  # noqa: PLR0913 - all by name, and each a part of its own
     approvals = OpenApprovals(hub, grants, host.now_ms)
     budgets = build_budgets(config, hub, host)
     agents = Agents(journal, toolbox, models, redactor, host.now_ms)
-    gate = Gate(toolbox, policy, approvals.count, grants.find, grants.holds)
+    gate = Gate(
+        toolbox,
+        policy,
+        approvals.count,
+        grants.find,
+        grants.holds,
+        modes=registry.modes,
+        find_accepted=registry.find_accepted,
+    )
     limits = run_limits(config)
     fence = fence_key(keys.sign)
     compaction = compaction_settings(config, models)

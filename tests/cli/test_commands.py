@@ -465,6 +465,12 @@ async def test_a_lost_secret_has_a_remedy() -> None:
             SESSION_RECORD | {"title": "Ours"},
             "is named Ours",
         ),
+        (
+            ("sessions", "mode", SESSION, "accept-edits"),
+            "session.set_mode",
+            SESSION_RECORD,
+            "accept-edits",
+        ),
         (("sessions", "reset", SESSION), "session.reset", SESSION_RECORD, "epoch 0"),
         (("tokens", "revoke", "tok_1"), "token.revoke", TOKEN_SHOWN, "revoked"),
         (

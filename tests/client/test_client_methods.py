@@ -157,6 +157,7 @@ CALLS: dict[str, Call] = {
     "session.archive": lambda client: client.archive_session(SESSION),
     "session.rename": lambda client: client.rename_session(SESSION, "Ours"),
     "session.reset": lambda client: client.reset_session(SESSION),
+    "session.set_mode": lambda client: client.set_session_mode(SESSION, "plan"),
     "session.compact": lambda client: client.compact_session(SESSION),
     "session.purge": lambda client: client.purge_session(SESSION, cancel=True),
     "session.pin": lambda client: client.pin_message(SESSION, RUN, 1),

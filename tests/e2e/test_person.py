@@ -140,6 +140,7 @@ def by_id(anns: dict[str, Any]) -> dict[str, Params]:
         "run.cancel": {"run_id": anns["asking"]},
         "run.undo": run | {"digest": "d"},
         "session.reset": session,
+        "session.set_mode": session | {"mode": "ask"},
         "session.archive": session,
         "session.rename": session | {"title": "theirs"},
         "session.purge": session | {"dry_run": True},

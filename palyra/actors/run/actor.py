@@ -127,11 +127,14 @@ async def _prepare(
     """Load agent and history; return the actor and its first input, Cancel if it cannot run."""
     agent, obstacle = await _find_agent(handle, services)
     history, first = await _find_history(handle, services, obstacle or first)
-    accepted = handle.run.accepted
+    accepted, mode = handle.run.accepted, handle.run.mode
     await services.sources.prepare(accepted.principal, accepted.workspace)
+    if isinstance(first, Begin) and services.gate.modes:
+        mode = services.gate.mode_of(accepted)
+        first = msgspec.structs.replace(first, mode=mode)
     prefix = brief_prefix(
         narrow_prefix(
-            services.agents.prefix(agent, accepted.owner_of_tools, accepted.workspace),
+            services.agents.prefix(agent, accepted.owner_of_tools, accepted.workspace, mode),
             accepted.tools,
         ),
         accepted.brief,

@@ -240,6 +240,10 @@ class CallArguments:
             self._validated[written.call_id] = known
         return known[1]
 
+    def is_ruled_out(self, run: Run, call: Call) -> bool:
+        """True if the mode of the run's session refuses the call now."""
+        return self.gate.is_ruled_out(run, self._validate(self._written(call)))
+
     def judge_answer(
         self, run: Run, caller: Caller, answer: ResolveApproval
     ) -> PolicyDecision | None:
@@ -275,6 +279,7 @@ class LiveEnvironment:
         self.jitter_ms = services.jitter_ms
         self.provider = services.router.provider
         self.evaluate = arguments.evaluate
+        self._arguments = arguments
         self._gate, self._router = arguments.gate, services.router
         self._has_sources = services.sources.has_sources
         self._fence_key = services.fence_key
@@ -284,9 +289,11 @@ class LiveEnvironment:
         self._compactor = services.compactor
         self._least_tokens = services.compactor.least_tokens(services.router.least_window)
 
-    def is_stale(self, call: Call) -> bool:
-        """Return True if the rules have changed since the verdict on `call`."""
-        return call.policy_version != self._gate.policy_version
+    def is_stale(self, run: Run, call: Call) -> bool:
+        """Return True if the rules have changed since the verdict on `call`, or its mode has."""
+        if call.policy_version != self._gate.policy_version:
+            return True
+        return bool(self._gate.modes) and self._arguments.is_ruled_out(run, call)
 
     def has_lapsed(self, call: Call) -> bool:
         """Return True if the grant that `call` was allowed by has ended."""

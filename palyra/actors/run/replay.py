@@ -75,15 +75,16 @@ class Replayer:
         agent = await services.agents.find_version(name, version) or placeholder_agent(
             name, version
         )
+        started = (decode_row(row, RunStarted) for row in rows if row.kind == RunStarted.KIND)
+        began = next(started, None)
+        mode = began.mode if began is not None else "ask"
         prefix = brief_prefix(
             narrow_prefix(
-                services.agents.prefix(agent, accepted.owner_of_tools, accepted.workspace),
+                services.agents.prefix(agent, accepted.owner_of_tools, accepted.workspace, mode),
                 accepted.tools,
             ),
             accepted.brief,
         )
-        started = (decode_row(row, RunStarted) for row in rows if row.kind == RunStarted.KIND)
-        began = next(started, None)
         history = await services.histories.repeat(began.history if began is not None else ())
         arguments = CallArguments(services.gate.alone(), prefix, str)
         return LiveEnvironment(services, prefix, history, arguments)

@@ -48,7 +48,7 @@ from palyra.core.journal.idempotency import receipt_for
 from palyra.core.journal.records import Record, SessionRecord
 from palyra.core.ports import NowMs
 from palyra.core.run.decide import accept
-from palyra.core.run.inputs import Begin, Cancel, Resume
+from palyra.core.run.inputs import Begin, Cancel, Resume, RulesChanged
 from palyra.core.run.step import Transition, record_event, tape_rows
 from palyra.core.session import queue as queue_rules
 from palyra.core.session.commands import (
@@ -358,7 +358,13 @@ class _SessionActor:
             self.end_foreground(Cancel(reason=queue_rules.RESET, by=after.principal))
             ended += self.services.grants.end_session(after.session_id)
             after = msgspec.structs.replace(after, waiting=self._waiting_ids())
+        is_other_mode = after.mode != handle.record.mode
         ticket = self._write(after, records=ended, notifies=True)
+        if is_other_mode:
+            self.services.registry.note_mode(after)
+            for run in handle.under_way:  # a call that was judged before cannot start anyway
+                with suppress(ActorGone, Overloaded):
+                    run.inbox.offer(RulesChanged())
         message.reply.put((after, ticket))
 
     def _cancel_queued(self, message: CancelQueued) -> None:

@@ -22,8 +22,9 @@ from palyra.actors.kernel.dynamic import DynamicSupervisor
 from palyra.actors.run.environment import RunServices
 from palyra.actors.run.handle import RunHandle
 from palyra.actors.session.handle import RunFinished, SessionHandle
-from palyra.core.journal.records import DEFAULT_WORKSPACE, Place, RunRecord
+from palyra.core.journal.records import DEFAULT_WORKSPACE, Place, RunRecord, SessionRecord
 from palyra.core.run.inputs import Cancel
+from palyra.core.tape.events import RunAccepted
 from palyra.errors import ActorGone, Overloaded
 
 
@@ -52,6 +53,7 @@ class ActorRegistry:
         # Open delegated runs by the run above, and those to be cancelled once they have an actor.
         self.children: dict[str, set[str]] = {}
         self.orphans: set[str] = set()
+        self.modes: dict[str, SessionRecord] = {}  # of sessions in another mode than `ask`
         self.stop_actor: Callable[[str, str], object] = _no_actor  # set with the supervisor
         self._watches: list[list[SessionHandle]] = []
 
@@ -66,6 +68,7 @@ class ActorRegistry:
         self.conversations.clear()
         self.children.clear()
         self.orphans.clear()
+        self.modes.clear()
 
     def add_child(self, record: RunRecord) -> None:
         """Register a delegated run below its parent; another run is ignored."""
@@ -113,10 +116,24 @@ class ActorRegistry:
     def add_session(self, handle: SessionHandle) -> None:
         """Register a session under its id, key and place."""
         self.sessions[handle.session_id] = handle
+        if handle.record.mode != "ask":
+            self.note_mode(handle.record)
         if handle.record.key is not None:
             self.keys[handle.record.principal, handle.record.key] = handle
         if handle.record.place is not None:
             self.conversations[handle.record.place] = handle
+
+    def note_mode(self, record: SessionRecord) -> None:
+        """Register the mode of a session that has an actor, or whose runs have one."""
+        if record.mode == "ask":
+            self.modes.pop(record.session_id, None)
+        else:
+            self.modes[record.session_id] = record
+
+    def find_accepted(self, run_id: str) -> RunAccepted | None:
+        """Return the first event of an open run."""
+        run = self.runs.get(run_id)
+        return None if run is None else run.run.accepted
 
     def find_conversation(self, place: Place) -> SessionHandle | None:
         """Return the live session of a place; an archived one no longer belongs to it."""
@@ -148,6 +165,8 @@ class ActorRegistry:
         for ended in self._watches:
             ended.append(handle)
         self.sessions.pop(handle.session_id, None)
+        if self.modes:
+            self.modes.pop(handle.session_id, None)
         if handle.record.key is not None:
             self.keys.pop((handle.record.principal, handle.record.key), None)
         unarchived = msgspec.structs.replace(handle.record, archived_ms=None)
@@ -158,6 +177,7 @@ class ActorRegistry:
         """Unregister a session whose actor crashes each time; its runs that have an actor go on."""
         self.remove_session(handle)
         self.set_aside[handle.session_id] = handle
+        self.note_mode(handle.record)  # its runs go on in it
         self.on_set_aside(handle, error)
 
 

@@ -20,7 +20,15 @@ from palyra.core.access import Caller
 from palyra.core.channel import check_identity
 from palyra.core.context.pins import MAX_PINS, changed_pins, check_pin
 from palyra.core.incident.kinds import session_set_aside
-from palyra.core.journal.records import DEFAULT_WORKSPACE, Pin, SessionPurge, SessionRecord
+from palyra.core.journal.records import (
+    DEFAULT_WORKSPACE,
+    ModeChange,
+    Pin,
+    SessionMode,
+    SessionPurge,
+    SessionRecord,
+)
+from palyra.core.policy.modes import changed_mode, reset_mode, without_plan
 from palyra.core.ports import JournalStore
 from palyra.core.session import queue as queue_rules
 from palyra.core.session.commands import ChangeQueue, Queue, StartRun
@@ -54,8 +62,18 @@ class Sessions:
 
         Raises NotFound for an unknown or foreign id, InvalidParams for one of another
         conversation or workspace and for an unknown workspace, IllegalState for a session whose
-        workspace is not configured any more, Overloaded.
+        workspace is not configured any more, Overloaded, Forbidden for a mode by a caller who may
+        not answer approvals.
         """
+        if command.mode is not None:
+            caller.require("approvals:write")
+        session = await self._reach(caller, command)
+        if command.mode is not None and command.mode != session.record.mode:
+            await self._update(session, self._to_mode(caller, command.mode))
+            session = self._live(session.record)  # its actor may have ended meanwhile
+        return session
+
+    async def _reach(self, caller: Caller, command: StartRun) -> SessionHandle:
         session_id, key = command.session_id, command.session_key
         if session_id is not None and key is not None:
             raise InvalidParams("give session_id or session_key, not both", field="session_key")
@@ -324,9 +342,37 @@ class Sessions:
             caller,
             session_id,
             lambda record: msgspec.structs.replace(
-                record, epoch=record.epoch + 1, updated_ms=now_ms, pins=()
+                reset_mode(record), epoch=record.epoch + 1, updated_ms=now_ms, pins=()
             ),
         )
+
+    async def set_mode(self, caller: Caller, session_id: str, mode: SessionMode) -> SessionRecord:
+        """Change the mode of a session that the caller sees, committed on return.
+
+        Calls that have started go on; every other call of the session is judged in the new mode.
+        Raises Forbidden for a caller who may not answer approvals, NotFound.
+        Cancellation: the change may have been made.
+        """
+        caller.require("approvals:write")
+        record = await self._get_seen(caller, session_id)
+        return await self._update(self._live(record), self._to_mode(caller, mode))
+
+    async def accept_plan(self, session_id: str) -> SessionRecord:
+        """Return a session to the mode before its plan, committed; in another mode nothing changes.
+
+        Raises NotFound.  Cancellation: the change may have been made.
+        """
+        handle = self._services.registry.sessions.get(session_id)
+        if handle is None:
+            raise NotFound(f"no session {session_id!r}", field="session_id")
+        now_ms = self._services.now_ms()
+        return await self._update(handle, lambda record: without_plan(record, now_ms))
+
+    def _to_mode(
+        self, caller: Caller, mode: SessionMode
+    ) -> Callable[[SessionRecord], SessionRecord]:
+        change = ModeChange(by=caller.principal, role=caller.role, at_ms=self._services.now_ms())
+        return lambda record: changed_mode(record, mode, change)
 
     async def mark_purged(self, record: SessionRecord, purge: SessionPurge) -> SessionRecord:
         """Put the request of a purge on record, committed; no run starts in the session any more.

@@ -74,13 +74,14 @@ class Prefix(msgspec.Struct, frozen=True, kw_only=True):
     tool_tokens: int  # of these, for the tools
 
 
-def stable_prefix(agent: AgentRecord, catalogue: Catalogue) -> Prefix:
-    """Return instructions and tool descriptions, with their hash and size."""
+def stable_prefix(agent: AgentRecord, catalogue: Catalogue, note: str = "") -> Prefix:
+    """Return instructions, with a note at their end, and tool descriptions, with hash and size."""
     tools = tuple(
         {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
         for spec in catalogue.tools.values()
     )
-    return _measured(agent, catalogue, f"{agent.instructions}\n\n{FENCE_NOTE}".lstrip(), tools)
+    texts = [text for text in (agent.instructions, FENCE_NOTE, note) if text]
+    return _measured(agent, catalogue, "\n\n".join(texts), tools)
 
 
 def _measured(

@@ -96,6 +96,19 @@ class Pin(msgspec.Struct, frozen=True, gc=False):
     seq: int
 
 
+Role = Literal["operator", "client", "person", "approver", "observer"]
+SessionMode = Literal["ask", "accept_edits", "plan"]  # `core.policy.modes` has their meaning
+
+
+class ModeChange(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
+    """The last change of a session's mode, by a principal who may answer approvals."""
+
+    by: str  # principal
+    role: Role  # of the token; the rules decide about it as about an answer
+    at_ms: int
+    before: SessionMode = "ask"  # the mode that an accepted plan returns to
+
+
 class SessionPurge(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
     """The request to remove the content of a session for good, on record before anything goes."""
 
@@ -126,6 +139,8 @@ class SessionRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     purge: SessionPurge | None = None
     workspace: str = DEFAULT_WORKSPACE  # by name; a session keeps it
     title: str = ""  # the first words of its first message, as they are on the tape, or a given one
+    mode: SessionMode = "ask"
+    mode_set: ModeChange | None = None  # None: the mode was never changed
 
     @property
     def is_purging(self) -> bool:
@@ -263,7 +278,6 @@ class IdempotencyRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     created_ms: int
 
 
-Role = Literal["operator", "client", "person", "approver", "observer"]
 ConsoleRole = Literal["operator", "approver", "person", "observer"]  # of a person at a page
 
 

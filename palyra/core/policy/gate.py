@@ -19,9 +19,21 @@ from typing import Any, Literal
 
 import msgspec
 
-from palyra.core.journal.records import DEFAULT_WORKSPACE, ApprovalScope, GrantRecord
+from palyra.core.journal.records import (
+    DEFAULT_WORKSPACE,
+    ApprovalScope,
+    GrantRecord,
+    SessionMode,
+)
 from palyra.core.model.messages import ProposedCall
 from palyra.core.policy.grants import ONCE, describe_key, scopes_of, why_once
+from palyra.core.policy.modes import (
+    ACCEPT_EDITS,
+    PLAN_MODE,
+    PROPOSE_PLAN,
+    find_plan_refusal,
+    session_of_edits,
+)
 from palyra.core.policy.request import PolicyDecision, PolicyRequest
 from palyra.core.tape.events import ApprovalMode, ApprovalRequested
 from palyra.core.text.canonical_json import digest_of_any, sha256_hex
@@ -278,6 +290,7 @@ class GateContext(msgspec.Struct, frozen=True, kw_only=True):
     now_ms: int = 0
     workspace: str = DEFAULT_WORKSPACE
     is_confined: bool = False  # to the conversation of a channel, as are its grants
+    mode: SessionMode = "ask"  # of the session
 
     def hands_down(self, tool: str) -> bool:
         """True unless the run is delegated without this tool."""
@@ -332,23 +345,44 @@ def judge(
 
     A grant replaces a question of the rules, but not one that a doubt raises.
     """
-    if not context.hands_down(checked.spec.name):
-        return _deny(decision, "outside_delegation", _outside_text(checked.spec.name))
-    if decision.answer == "deny":
-        return _deny(decision, decision.reason_code, decision.reason)
-    grant = context.grant
-    if grant is not None and grant.decision == "deny":
-        return _deny(decision, "denied_by_grant", _denied_text(grant), grant.grant_id)
-    doubt = _doubt(checked, context)
+    denial = _find_denial(checked, context, decision)
+    if denial is not None:
+        return denial
+    grant, doubt = context.grant, _doubt(checked, context)
     if decision.answer == "allow" and doubt is None:
         return _allow(decision, decision.reason_code, decision.reason)
     if grant is not None and doubt is None:
-        reason = f"{grant.by} allowed {grant.tool} for {describe_key(grant.key)} ({grant.scope})"
-        return _allow(decision, "granted", reason, grant.grant_id)
+        code, reason = _granted(grant)
+        return _allow(decision, code, reason, grant.grant_id)
     if decision.answer == "allow" and doubt is not None:
         code, reason = doubt
         decision = msgspec.structs.replace(decision, answer="ask", reason_code=code, reason=reason)
     return _ask(checked, context, decision, inspection)
+
+
+def _find_denial(
+    checked: CheckedCall, context: GateContext, decision: PolicyDecision
+) -> Deny | None:
+    """Return the denial by a delegation, the rules, the mode of the session or a grant."""
+    spec, grant = checked.spec, context.grant
+    if not context.hands_down(spec.name):
+        return _deny(decision, "outside_delegation", _outside_text(spec.name))
+    if decision.answer == "deny":
+        return _deny(decision, decision.reason_code, decision.reason)
+    unplanned = find_plan_refusal(context.mode, spec, checked.facets)
+    if unplanned:
+        return _deny(decision, PLAN_MODE, unplanned)
+    if grant is not None and grant.decision == "deny":
+        return _deny(decision, "denied_by_grant", _denied_text(grant), grant.grant_id)
+    return None
+
+
+def _granted(grant: GrantRecord) -> tuple[str, str]:
+    """Return reason code and reason of a call that a grant allows."""
+    if session_of_edits(grant.grant_id):
+        return ACCEPT_EDITS, f"{grant.by} put the session into the mode accept_edits"
+    covered = describe_key(grant.key)
+    return "granted", f"{grant.by} allowed {grant.tool} for {covered} ({grant.scope})"
 
 
 def _ask(
@@ -403,6 +437,8 @@ def _obstacle(checked: CheckedCall, context: GateContext) -> tuple[str, str] | N
 
 def _doubt(checked: CheckedCall, context: GateContext) -> tuple[str, str] | None:
     """Return why a person must decide despite rules and grants, as reason code and reason."""
+    if checked.spec.name == PROPOSE_PLAN:
+        return "plan", "a person accepts the plan, or denies it with a reason"
     if context.is_tainted and is_sensitive(checked.spec):
         return "tainted", (
             "untrusted text with findings reached this run: beyond reading, a person decides"

@@ -10,6 +10,7 @@ from palyra.core.ids import Prefix
 from palyra.core.model.messages import FailureClass, ModelRequest
 from palyra.core.model.route_plan import Leaving, RouteChange, RoutePlan
 from palyra.core.policy.gate import Allow, Deny, NeedsApproval
+from palyra.core.policy.modes import ACCEPT_EDITS, PLAN_MODE
 from palyra.core.replay.recorded_inputs import E, RecordedTape
 from palyra.core.run.answer import AnswerDefect, answer_text
 from palyra.core.run.call import Call
@@ -24,7 +25,9 @@ from palyra.core.tool.arguments import Refused
 
 NO_LIMIT = 2**31
 # Reason codes of verdicts that depended on other runs at that moment and cannot be repeated.
-_MOMENTARY = frozenset({"too_many_prompts", "budget_spent", "granted", "denied_by_grant"})
+_MOMENTARY = frozenset({
+    "too_many_prompts", "budget_spent", "granted", "denied_by_grant", ACCEPT_EDITS, PLAN_MODE,
+})  # fmt: skip
 _JUDGED = (ev.ToolProposed, ev.ToolRejected, ev.ToolDecided, ev.ApprovalRequested)
 
 
@@ -180,7 +183,7 @@ class RecordedEnvironment:
             case _:
                 return None
 
-    def is_stale(self, call: Call) -> bool:
+    def is_stale(self, run: Run, call: Call) -> bool:  # noqa: ARG002 - the tape knows
         """True if the tape withdraws the question, or denies the call, because the rules changed."""
         answer = self.record.find_ahead(ev.ApprovalResolved, call.call_id)
         if call.phase == "asking":

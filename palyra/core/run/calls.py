@@ -168,7 +168,7 @@ def deny_ended(step: Step) -> None:
 
 def find_lapse(step: Step, call: Call) -> str | None:
     """Return why an allowed call may no longer start; None if it may."""
-    if step.env.is_stale(call):
+    if step.env.is_stale(step.run, call):
         return STALE
     if call.grant_id is not None and step.env.has_lapsed(call):
         return LAPSED

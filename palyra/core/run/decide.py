@@ -723,7 +723,7 @@ def _inspected(step: Step, incoming: CallInspected) -> None:
 def _rules_changed(step: Step) -> None:
     """Evaluate pending questions again; an allowed call is checked when it starts."""
     for call in step.run.calls:
-        if call.phase == "asking" and step.env.is_stale(call):
+        if call.phase == "asking" and step.env.is_stale(step.run, call):
             question = Question(call.approval_id or "", "tool_call", call.call_id)
             reason = "the rules have changed since it was asked"
             abort_question(step, question, by=RULES_CHANGED, reason=reason)

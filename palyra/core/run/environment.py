@@ -95,8 +95,8 @@ class RunEnvironment(TapeEnvironment, Protocol):
         """Validate the call's arguments, evaluate the rules and return the verdict on the call."""
         ...
 
-    def is_stale(self, call: Call, /) -> bool:
-        """Return True if the rules have changed since the verdict on `call`."""
+    def is_stale(self, run: Run, call: Call, /) -> bool:
+        """Return True if the rules, or the session's mode, have changed what `call` may do."""
         ...
 
     def has_lapsed(self, call: Call, /) -> bool:

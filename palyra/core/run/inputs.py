@@ -9,7 +9,7 @@ from typing import Any, Literal
 import msgspec
 
 from palyra.core.incident.incident import IncidentReport
-from palyra.core.journal.records import ApprovalScope, Charge
+from palyra.core.journal.records import ApprovalScope, Charge, SessionMode
 from palyra.core.model.images import Picture
 from palyra.core.model.messages import FailureClass, ModelRequest, ModelTurn
 from palyra.core.tape.events import (
@@ -40,6 +40,7 @@ class Begin(_Data, frozen=True, kw_only=True):
     is_tainted: bool = False
     token_bps: dict[str, int] = {}
     refused: tuple[str, ...] = ()
+    mode: SessionMode = "ask"
 
 
 class Gathered(_Data, frozen=True, kw_only=True):

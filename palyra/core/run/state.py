@@ -38,7 +38,14 @@ from typing import Any, cast
 
 import msgspec
 
-from palyra.core.journal.records import TERMINAL, Charge, RunRecord, RunState, Usage
+from palyra.core.journal.records import (
+    TERMINAL,
+    Charge,
+    RunRecord,
+    RunState,
+    SessionMode,
+    Usage,
+)
 from palyra.core.model.images import Picture, recorded_pictures, sort_pictures
 from palyra.core.model.messages import (
     AssistantMessage,
@@ -186,6 +193,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     is_gathered: bool = False  # the sources of the whole run are
     sources: tuple[ev.ContextGathered, ...] = ()  # of the whole run
     refused: tuple[str, ...] = ()  # items that a provider refused, as kind:name
+    mode: SessionMode = "ask"  # of the session when the run started; its prompts are made for it
     good_tokens: int = 0  # of the last prompt that was answered
     token_bps: dict[str, int] = {}  # measured ratio of real to estimated tokens, by model
     steers: tuple[UserMessage, ...] = ()  # received, not yet shown to the model
@@ -504,6 +512,7 @@ def _run_started(run: Run, event: ev.RunStarted, at_ms: int) -> Changes:
         "history": event.history,
         "token_bps": event.token_bps,
         "refused": event.refused,
+        "mode": event.mode,
         "is_tainted": run.is_tainted or event.is_tainted,
         "clock": _replace(run.clock, started_ms=at_ms),
     }

@@ -14,6 +14,7 @@ from palyra.core.journal.records import (
     RunRecord,
     RunState,
     SessionCheckpointRecord,
+    SessionMode,
     Usage,
 )
 from palyra.core.model.messages import Message, ToolMessage
@@ -83,6 +84,7 @@ class StartRun(msgspec.Struct, frozen=True, kw_only=True):
     delegated: "DelegatedTask | None" = None  # the text is the task of a delegating run
     restored: "SessionRestored | None" = None  # the answer to a restore, but for the branch's ids
     workspace: str | None = None  # None: the session's, the default one for a new session
+    mode: SessionMode | None = None  # to put the session into before the message; None: as it is
 
 
 class DelegatedTask(msgspec.Struct, frozen=True, kw_only=True):

@@ -33,6 +33,7 @@ from palyra.core.journal.records import (
     Charge,
     MemoryScope,
     QueueMode,
+    SessionMode,
     Usage,
 )
 from palyra.core.journal.tape_row import TapeRow
@@ -349,6 +350,7 @@ class RunStarted(Event, frozen=True, kw_only=True, gc=False):
     # Measured ratio of real to estimated tokens by model, in basis points; absent: 10 000.
     token_bps: dict[str, int] = {}
     refused: tuple[str, ...] = ()  # items that a provider refused in these runs, with their kinds
+    mode: SessionMode = "ask"  # of the session; in `plan` the model is shown `propose_plan`
 
 
 class RoutePlanned(RoutePlan, Event, frozen=True, kw_only=True, gc=False):

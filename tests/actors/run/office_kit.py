@@ -306,7 +306,15 @@ class Kit:
     def build_services(self, limits: RunLimits, debounce_ms: int) -> SessionServices:
         toolbox = Toolbox([*basic_tools(), *self.tools()], inline_blocking)
         self.policy = self.new_policy()
-        gate = Gate(toolbox, self.policy, self.approvals.count, self.grants.find, self.grants.holds)
+        gate = Gate(
+            toolbox,
+            self.policy,
+            self.approvals.count,
+            self.grants.find,
+            self.grants.holds,
+            modes=self.registry.modes,
+            find_accepted=self.registry.find_accepted,
+        )
         redactor = shared_redactor()
         models = {"scripted": self.model, **(self.models or {})}
         agents = Agents(self.journal, toolbox, models, redactor, now_ms)

@@ -80,7 +80,7 @@ class ScriptedEnvironment(msgspec.Struct, frozen=True, kw_only=True):
     compact: Callable[[Run], Compaction | None] = lambda _run: None
     find_refused: Any = lambda _run, _class, _detail, may_retry: None  # noqa: ARG005 - the port's
     summary_is_due: Callable[[Run, int], bool] = lambda _run, _tokens: False
-    is_stale: Callable[[Call], bool] = lambda _call: False
+    is_stale: Callable[[Run, Call], bool] = lambda _run, _call: False
     has_lapsed: Callable[[Call], bool] = lambda _call: False
     find_sources: Callable[[Run], Gather | None] = lambda _run: None
     check_answer: Callable[[Run], AnswerDefect | None] = find_defect

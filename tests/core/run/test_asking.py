@@ -88,7 +88,7 @@ class Desk(World):
             duplicates=self.same.get(call.call_id, ()),
         )
 
-    def is_stale(self, call: Call) -> bool:
+    def is_stale(self, _run: Run, call: Call) -> bool:
         return call.policy_version != self.version
 
     def propose(self, *tools: str) -> list[str]:

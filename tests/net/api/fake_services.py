@@ -39,6 +39,7 @@ from palyra.core.journal.records import (
     Pin,
     Role,
     SessionCheckpointRecord,
+    SessionMode,
     SessionRecord,
     TokenRecord,
 )
@@ -580,6 +581,10 @@ class FakeSessions:
 
     async def reset(self, caller: Caller, session_id: str) -> SessionRecord:
         return await self.resolve(caller, key=None, session_id=session_id)
+
+    async def set_mode(self, caller: Caller, session_id: str, mode: SessionMode) -> SessionRecord:
+        found = await self.resolve(caller, key=None, session_id=session_id)
+        return msgspec.structs.replace(found, mode=mode)
 
     async def arrange_queue(self, caller: Caller, session_id: str, change: ChangeQueue) -> Queue:
         record = await self.get(caller, session_id)

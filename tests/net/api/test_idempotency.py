@@ -247,6 +247,7 @@ MUTATIONS: dict[str, dict[str, Any]] = {
     "retention.apply": {"max_runs": 3},
     "retention.compact": {"max_steps": 3},
     "session.reset": {"session_id": "ses_1"},
+    "session.set_mode": {"session_id": "ses_1", "mode": "plan"},
     "session.queue": {"session_id": "ses_1", "paused": True},
     "session.compact": {"session_id": "ses_1"},
     "session.pin": {"session_id": "ses_1", "run_id": "run_1", "seq": 1},

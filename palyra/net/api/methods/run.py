@@ -6,7 +6,7 @@ import msgspec
 
 from palyra.actors.kernel.threads import run_sync
 from palyra.core.journal.changes import RunFilter
-from palyra.core.journal.records import QueueMode, RunPhase, RunState
+from palyra.core.journal.records import QueueMode, RunPhase, RunState, SessionMode
 from palyra.core.model.request_options import RequestOptions
 from palyra.core.preview.call import DEFAULT_LINES, MAX_LINES
 from palyra.core.preview.run_changes import RunDiff, RunUndo
@@ -79,6 +79,7 @@ class RunStart(Mutation, frozen=True, kw_only=True):
     channel: ChannelName | None = None
     conversation_id: OutsideId | None = None
     sender: OutsideId | None = None
+    mode: SessionMode | None = None  # of the session from now on; needs approvals:write
     subscribe: bool = False
 
 

@@ -4,7 +4,13 @@ from typing import Annotated
 
 import msgspec
 
-from palyra.core.journal.records import Pin, QueueMode, SessionCheckpointRecord, SessionRecord
+from palyra.core.journal.records import (
+    Pin,
+    QueueMode,
+    SessionCheckpointRecord,
+    SessionMode,
+    SessionRecord,
+)
 from palyra.core.session.commands import (
     ChangeQueue,
     Queue,
@@ -59,6 +65,13 @@ class SessionRename(Mutation, frozen=True, kw_only=True):
 
     session_id: Id
     title: Annotated[str, msgspec.Meta(max_length=MAX_TITLE_CHARS)]
+
+
+class SessionSetMode(Mutation, frozen=True, kw_only=True):
+    """Change what is asked about in a session; for those who may answer its approvals."""
+
+    session_id: Id
+    mode: SessionMode
 
 
 class SessionListParams(Params, frozen=True, kw_only=True):
@@ -190,6 +203,13 @@ async def reset(call: MethodCall, params: SessionChange) -> SessionRecord:
     return await call.once(SessionRecord, lambda: sessions.reset(call.caller, params.session_id))
 
 
+async def set_mode(call: MethodCall, params: SessionSetMode) -> SessionRecord:
+    sessions = call.backend.sessions
+    return await call.once(
+        SessionRecord, lambda: sessions.set_mode(call.caller, params.session_id, params.mode)
+    )
+
+
 async def queue(call: MethodCall, params: SessionQueue) -> Queue:
     change = ChangeQueue(
         mode=params.mode, paused=params.paused, drop=params.drop, order=params.order
@@ -271,6 +291,7 @@ METHODS = (
     Method("session.archive", SessionChange, SessionRecord, "sessions:write", archive),
     Method("session.rename", SessionRename, SessionRecord, "sessions:write", rename),
     Method("session.reset", SessionChange, SessionRecord, "sessions:write", reset),
+    Method("session.set_mode", SessionSetMode, SessionRecord, "approvals:write", set_mode),
     Method("session.queue", SessionQueue, Queue, "sessions:read", queue),
     Method("session.pin", SessionPin, SessionRecord, "sessions:write", pin),
     Method(

@@ -86,6 +86,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "retention.apply": {"max_runs": 3},
     "retention.compact": {"max_steps": 3},
     "session.reset": {"session_id": "ses_1"},
+    "session.set_mode": {"session_id": "ses_1", "mode": "plan"},
     "session.queue": {"session_id": "ses_1"},
     "session.compact": {"session_id": "ses_1", "preview": True},
     "session.pin": {"session_id": "ses_1", "run_id": "run_1", "seq": 1},

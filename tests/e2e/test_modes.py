@@ -1,0 +1,109 @@
+"""Modes of a session with a real daemon: the whole catalogue, the commands, a restart."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from palyra.client import Client
+from palyra.core.policy.modes import ACCEPT_EDITS, PLAN_MODE, PROPOSE_PLAN
+from palyra.core.tape import events as ev
+from palyra.errors import Forbidden, InvalidParams
+from tests.cli.command import palyra
+from tests.e2e.daemon_process import DaemonProcess, running
+from tests.e2e.people import find_events, make_token, write_call
+from tests.e2e.tapes import read_whole
+from tests.e2e.test_policies import ARGUMENTS
+
+pytestmark = pytest.mark.real
+
+READING = {  # tools that change nothing, with every argument of theirs
+    "echo", "sleep", "read_file", "list_dir", "glob", "search_text", "artifact_read",
+    "memory_search", "session_search", "process_status", "process_output", "http_fetch",
+}  # fmt: skip
+ELSEWHERE = {
+    "write_file": [{"path": "../b.txt", "content": "x"}, {"path": ".git/config", "content": "x"}]
+}
+
+
+async def decide(client: Client, session_id: str, tool: str, arguments: dict[str, Any]) -> str:
+    """The reason code, or the answer, that the daemon predicts in a session."""
+    try:
+        found = await client.explain_policy(tool, arguments, session_id=session_id)
+    except InvalidParams:
+        return "refused"
+    return found.reason_code if found.reason_code in {PLAN_MODE, ACCEPT_EDITS} else found.answer
+
+
+async def test_modes_of_a_real_daemon(tmp_path: Path) -> None:
+    """Plan mode refuses each tool with an effect; a plan is accepted; edits pass, and nothing else."""
+    with running(tmp_path) as daemon:
+        (daemon.workspace / "a.txt").write_text("x")
+        async with daemon.connect() as client:
+            session = await client.resolve_session(session_key="work")
+            await client.set_session_mode(session.session_id, "plan")
+            await see_catalogue(client, session.session_id)
+            await plan(client, session.session_id, daemon)
+            owner = (await client.get_session(session.session_id)).principal
+            client_token = await make_token(client, "client", owner)
+        async with daemon.connect(client_token) as program:
+            with pytest.raises(Forbidden):
+                await program.set_session_mode(session.session_id, "ask")
+            with pytest.raises(Forbidden):
+                await program.start_run("hello", mode="accept_edits")
+        await daemon.restart()
+        async with daemon.connect() as client:
+            await see_edits(client, session.session_id, daemon)
+
+
+async def see_catalogue(client: Client, session_id: str) -> None:
+    """Ask about every tool in plan mode."""
+    tools = {tool.name for tool in (await client.list_tools()).tools}
+    assert tools <= ARGUMENTS.keys()
+    assert PROPOSE_PLAN not in tools
+    for tool in sorted(tools):
+        found = {await decide(client, session_id, tool, given) for given in ARGUMENTS[tool]}
+        if tool in READING:
+            assert PLAN_MODE not in found, tool
+        else:
+            assert PLAN_MODE in found, tool
+            assert found <= {PLAN_MODE, "deny", "refused", "allow", "ask"}, tool
+            assert ("ask" in found) is (tool == "shell"), tool  # `true` only reads
+            assert ("allow" in found) is (tool == "apply_patch"), tool  # its dry run
+
+
+async def plan(client: Client, session_id: str, daemon: DaemonProcess) -> None:
+    """A write is refused, a plan is proposed and accepted, and the mode is the one before."""
+    proposal = json.dumps({"plan": "write b.txt"})
+    text = f"{write_call('b.txt')}\n/then\n/call {PROPOSE_PLAN} {proposal}"
+    started = await client.start_run(text, session_id=session_id)
+    await client.wait_run(started.run_id, until="attention")
+    (asked,) = await client.list_approvals(pending_only=True)
+    assert (asked.tool, asked.scopes) == (PROPOSE_PLAN, ("once",))
+    await client.resolve_approval(asked.approval_id, "allow", asked.digest)
+    await client.wait_run(started.run_id)
+    tape = await read_whole(client, started.run_id)
+    first = find_events(tape, ev.ToolDecided)[0]
+    assert isinstance(first, ev.ToolDecided)
+    assert (first.reason_code, (daemon.workspace / "b.txt").exists()) == (PLAN_MODE, False)
+    assert (await client.get_session(session_id)).mode == "ask"
+    shown = await palyra("sessions", "mode", session_id, "accept-edits", home=daemon.home)
+    assert "is in the mode accept-edits" in shown.out
+    described = await palyra("sessions", "show", session_id, home=daemon.home)
+    assert "accept-edits by" in described.out
+
+
+async def see_edits(client: Client, session_id: str, daemon: DaemonProcess) -> None:
+    """After the restart an edit passes; every other tool is decided as without the mode."""
+    started = await client.start_run(write_call("b.txt"), session_id=session_id)
+    assert (await client.wait_run(started.run_id, until="attention")).state == "done"
+    assert (daemon.workspace / "b.txt").read_text() == "written"
+    other = (await client.resolve_session(session_key="other")).session_id
+    tools = {tool.name for tool in (await client.list_tools()).tools}
+    for tool in sorted(tools):
+        for given in [*ARGUMENTS[tool], *ELSEWHERE.get(tool, [])]:
+            found = await decide(client, session_id, tool, given)
+            without = await decide(client, other, tool, given)
+            assert found == without or (found, without) == (ACCEPT_EDITS, "ask"), (tool, given)
+            assert found != ACCEPT_EDITS or tool in {"write_file", "apply_patch"}, (tool, given)
