@@ -42,6 +42,7 @@ from palyra.core.ports import Artifacts, LanguageModel, Notifier, NowMs, RunBloc
 from palyra.core.redaction.redactor import REMEMBERED_BYTES, Redactor
 from palyra.core.run.answer import AnswerDefect, find_defect
 from palyra.core.run.call import Call
+from palyra.core.run.claims import ShownBefore
 from palyra.core.run.delegation import plan_delegation
 from palyra.core.run.environment import GatedCall, RunLimits
 from palyra.core.run.inputs import Gather, Summarise
@@ -330,8 +331,11 @@ class LiveEnvironment:
         return Gather(messages=messages, is_first=is_first) if messages or is_first else None
 
     def check_answer(self, run: Run) -> AnswerDefect | None:
-        """Check the answer against the tools and the instructions that the model was shown."""
-        return find_defect(run, self.prefix.catalogue.tools, self.prefix.agent.instructions)
+        """Check the answer against the tools and everything that the model was shown."""
+        earlier = [message for past in self._history.runs for message in past.messages]
+        instructions = self.prefix.agent.instructions
+        background = ShownBefore(instructions, earlier, self._history.summary)
+        return find_defect(run, self.prefix.catalogue.tools, background)
 
     def plan_route(self, run: Run) -> RoutePlan | None:
         """Let the router choose the model."""

@@ -10,20 +10,27 @@ for its wording (docs/decisions/0012-final-answer-checks.md):
 - `tool_markup`: the whole text is a call of a known tool, or a tool's result, as text;
 - `not_json`: the request demanded JSON, and the text is not JSON;
 - `wrong_form`: the JSON does not match the schema of the request;
-- `contradicted`: no attempted effect succeeded, and the text names a digest that does not occur in
-  the run: evidence of something that did not happen.
+- `contradicted`: the text claims an effect, or names a digest, and nothing on the tape can stand
+  behind it (`core.run.claims`), whether or not a call was made.
 """
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
-from palyra.core.model.messages import AssistantMessage, ToolMessage, UserMessage
+from palyra.core.model.messages import AssistantMessage
+from palyra.core.run.claims import Claim, ShownBefore, find_invented, find_unfounded
 from palyra.core.run.state import Run
 from palyra.core.text.canonical_json import is_nested_deeper
+from palyra.core.text.excerpt import truncate_safely
 from palyra.core.text.json_schema import find_mismatch
+from palyra.core.tool.spec import ToolSpec
+
+NO_TOOLS: Mapping[str, ToolSpec] = MappingProxyType({})
+NOTHING_SHOWN = ShownBefore()
 
 # --- defects and the guidance for the model ------------------------------------------------------
 
@@ -79,21 +86,41 @@ def _misfit(mismatch: str) -> AnswerDefect:
     )
 
 
+_INSTEAD = (
+    "Make the call now, or say what really happened, from the results of the tools. If these words are "
+    "not about your own work, put them into a code block."
+)
+_CLAIMED = {
+    "wrote": "no call of the run wrote that",
+    "ran": "no program ran in it",
+    "acted": "nothing of the kind ran in it",
+    "passed": "no test that ran in it passed last",
+}
+
+
 def _contradicted(digest: str) -> AnswerDefect:
     return AnswerDefect(
         "contradicted",
-        f"the answer names {digest}, which no tool returned, and no effect succeeded",
-        f"Your last turn names {digest}. No tool returned that, and none of the effects you tried "
-        "succeeded. Say what really happened, from the results of the tools.",
+        f"the answer names {digest}, which no tool returned",
+        f"Your last turn names {digest}. No tool returned that. {_INSTEAD}",
+    )
+
+
+def _unfounded(claim: Claim) -> AnswerDefect:
+    sentence, why = truncate_safely(claim.sentence, 200), _CLAIMED[claim.kind]
+    return AnswerDefect(
+        "contradicted",
+        f"the answer says {sentence!r}, but {why}",
+        f"Your last turn says {sentence!r}, but {why}. {_INSTEAD}",
     )
 
 
 def find_defect(
-    run: Run, tools: Collection[str] = (), instructions: str = ""
+    run: Run, specs: Mapping[str, ToolSpec] = NO_TOOLS, background: ShownBefore = NOTHING_SHOWN
 ) -> AnswerDefect | None:
     """Return the defect of the last turn's text as the run's answer; None if it has none.
 
-    `tools` are the names the model may call; `instructions` is its system prompt.
+    `specs` are the tools the model may call, by name.
     """
     brief, text = run.accepted.brief, answer_text(run)
     if brief is not None and brief.must_call:
@@ -104,10 +131,19 @@ def find_defect(
         return CUT_OFF
     if run.accepted.json_mode:
         return _find_json_defect(run, text)
-    if is_tool_markup(text, tools):
+    if is_tool_markup(text, specs):
         return TOOL_MARKUP
-    digest = find_invented(run, instructions)
-    return _contradicted(digest) if digest is not None else None
+    return _find_contradiction(run, text, specs, background)
+
+
+def _find_contradiction(
+    run: Run, text: str, specs: Mapping[str, ToolSpec], background: ShownBefore
+) -> AnswerDefect | None:
+    """Return the defect of a text that names or claims what nothing on the tape can stand behind."""
+    if (digest := find_invented(run, text, background)) is not None:
+        return _contradicted(digest)
+    claim = find_unfounded(run, text, specs, background)
+    return None if claim is None else _unfounded(claim)
 
 
 def answer_text(run: Run) -> str:
@@ -190,42 +226,3 @@ def _is_call(value: Any, tools: Collection[str]) -> bool:  # noqa: ANN401 - a JS
     is_whole = len(names) == len(arguments) == 1 and value.keys() <= names | arguments | _OTHER_KEYS
     name = value[next(iter(names))] if is_whole else None
     return isinstance(name, str) and name in tools
-
-
-# --- contradicted claims -------------------------------------------------------------------------
-
-# MD5, SHA-1, SHA-224, SHA-256, SHA-384, SHA-512: with a letter and a digit, as whole words.
-_DIGEST = re.compile(
-    r"(?<![0-9A-Za-z])(?=[a-f]*[0-9])(?=[0-9]*[a-f])"
-    r"(?:[0-9a-f]{32}|[0-9a-f]{40}|[0-9a-f]{56}|[0-9a-f]{64}|[0-9a-f]{96}|[0-9a-f]{128})"
-    r"(?![0-9A-Za-z])",
-    re.IGNORECASE,
-)
-
-
-def find_invented(run: Run, instructions: str) -> str | None:
-    """Return a digest in the answer that occurs nowhere in a run in which no effect succeeded."""
-    if not run.progress.missed or run.progress.succeeded:
-        return None
-    named = {match.lower(): match for match in _DIGEST.findall(answer_text(run))}
-    if not named:
-        return None
-    shown = "\n".join([instructions, *_shown(run)]).lower()
-    return next((named[digest] for digest in named if digest not in shown), None)
-
-
-def _shown(run: Run) -> Iterable[str]:
-    """Yield the user messages, tool outputs and call arguments of the run.
-
-    The model's texts, and guidance that repeats them, prove nothing.
-    """
-    for message in run.transcript:
-        match message:
-            case UserMessage():
-                yield message.text
-            case ToolMessage():
-                yield message.output
-            case AssistantMessage():
-                yield from (msgspec.json.encode(call.arguments).decode() for call in message.calls)
-            case _:
-                pass

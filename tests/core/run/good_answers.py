@@ -27,8 +27,6 @@ GOOD_ANSWERS = [
     "The command exited with status 1, not 0.",
     # success, claims, promises
     "Success! Everything was written and verified.",
-    "I have written notes/a.txt (12 bytes) and read it back.",
-    "Exit status 0; 318 tests passed in 4.2 s.",
     "I will do it tomorrow. Let me know.",
     "Let me check that for you. It is fine.",
     "I'll call read_file now… and here is what it said: hello.",

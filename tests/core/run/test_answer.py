@@ -1,5 +1,7 @@
 """The final-answer contract: what is refused, and that good answers never are."""
 
+from hashlib import md5, sha256
+
 import msgspec
 import pytest
 
@@ -14,15 +16,27 @@ from palyra.core.model.messages import (
 )
 from palyra.core.model.request_options import ANY_TOOL, ClientTool, RequestOptions
 from palyra.core.run.answer import find_defect, is_tool_markup
+from palyra.core.run.claims import ShownBefore
 from palyra.core.run.loop_guard import LoopGuard
 from palyra.core.run.state import Run, RunClock
 from palyra.core.tape import events as ev
+from tests.core.policy.tool_samples import a_spec
+from tests.core.run.blind_claims import FALSE_CLAIMS as FIRST_CLAIMS
+from tests.core.run.blind_claims import HONEST as FIRST_HONEST
+from tests.core.run.blind_claims_two import FALSE_CLAIMS as SECOND_CLAIMS
+from tests.core.run.blind_claims_two import HONEST as SECOND_HONEST
+from tests.core.run.claimed import FALSE_CLAIMS, HONEST
 from tests.core.run.good_answers import GOOD_ANSWERS
 from tests.rows import every_row
 
-TOOLS = frozenset({"read_file", "write_file", "run"})
+TOOLS = {
+    "read_file": a_spec("read_file", tool_class="read_only_safe"),
+    "write_file": a_spec("write_file", tool_class="path_scoped"),
+    "run": a_spec("run", tool_class="effect"),
+}
 SHA = "3b5d5c3712955042212316173ccf37be8001f1e1f3b1a8d7f8a0c7e6b1d0e4f2"
 OTHER_SHA = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08"
+NEWLINE = b"\n"
 MISSED = LoopGuard(missed=frozenset({("write_file", "d")}))
 
 
@@ -53,7 +67,7 @@ def answered(
 
 def code(run: Run) -> str | None:
     """The flaw's code."""
-    flaw = find_defect(run, TOOLS, "Be useful.")
+    flaw = find_defect(run, TOOLS, ShownBefore("Be useful."))
     return flaw.code if flaw is not None else None
 
 
@@ -201,7 +215,7 @@ def test_everything_else_is_no_answer_in_json_mode(text: str) -> None:
 def test_a_digest_from_nowhere_contradicts_effects_that_all_failed() -> None:
     """Nothing was written, so nothing can have that digest."""
     run = answered(f"Written, SHA-256 {SHA}.", progress=MISSED)
-    flaw = find_defect(run, TOOLS, "")
+    flaw = find_defect(run, TOOLS)
     assert flaw is not None
     assert flaw.code == "contradicted"
     assert SHA in flaw.guidance
@@ -226,7 +240,10 @@ def test_a_digest_that_was_shown_may_be_named(before: tuple[Message, ...]) -> No
 
 def test_a_digest_of_the_instructions_may_be_named() -> None:
     """They are shown as well."""
-    assert find_defect(answered(f"It is {SHA}.", progress=MISSED), TOOLS, f"know {SHA}") is None
+    assert (
+        find_defect(answered(f"It is {SHA}.", progress=MISSED), TOOLS, ShownBefore(f"know {SHA}"))
+        is None
+    )
 
 
 def test_a_digest_from_a_rejected_answer_proves_nothing() -> None:
@@ -254,7 +271,9 @@ def test_one_of_several_is_enough() -> None:
     ],
     ids=["no effect", "one succeeded"],
 )
-def test_a_digest_contradicts_nothing_when_an_effect_may_have_made_it(progress: LoopGuard) -> None:
+def test_a_bare_digest_contradicts_nothing_when_an_effect_may_have_made_it(
+    progress: LoopGuard,
+) -> None:
     """Without effects, or with one that succeeded, nothing is known against it."""
     assert code(answered(f"It is {SHA}.", progress=progress)) is None
 
@@ -274,6 +293,97 @@ def test_a_digest_contradicts_nothing_when_an_effect_may_have_made_it(progress: 
 def test_text_without_a_digest_is_accepted(text: str) -> None:
     """Numbers, words, short forms, paths and exit codes are not digests."""
     assert code(answered(f"So: {text}", progress=MISSED)) is None
+
+
+@every_row("text", [f"I wrote out.txt (sha256 {SHA}).", f"SHA-256: {SHA}", f"{SHA}  out.txt"])
+@every_row("progress", [LoopGuard(), LoopGuard(succeeded=frozenset({("write_file", "e")}))])
+def test_a_digest_said_to_be_one_is_judged_in_every_run(text: str, progress: LoopGuard) -> None:
+    """Without a call, or with one that succeeded, no tool has returned it."""
+    assert code(answered(text, progress=progress)) == "contradicted"
+
+
+@every_row(
+    "text",
+    [
+        f"It is `{SHA}` in that example.",
+        f"```\nsha256:{SHA}\n```",
+        f"The SHA-256 of the empty text is {sha256(b'').hexdigest()}.",
+        f"MD5 of 'hello': {md5(b'hello', usedforsecurity=False).hexdigest()}",
+        f"The sha256 of hello with a newline is {sha256(b'hello' + NEWLINE).hexdigest()}.",
+    ],
+)
+def test_a_digest_that_is_right_or_an_example_is_none_of_an_effect(text: str) -> None:
+    """Digests of words are computed, and code blocks are not read."""
+    assert code(answered(text)) is None
+
+
+@every_row("text", FALSE_CLAIMS)
+@every_row("progress", [LoopGuard(), MISSED])
+def test_a_claim_without_any_call_is_contradicted(text: str, progress: LoopGuard) -> None:
+    """It makes no difference whether an effect was tried."""
+    assert code(answered(text, progress=progress)) == "contradicted"
+
+
+def called(tool: str, status: str, output: str = "", **arguments: str) -> tuple[Message, ...]:
+    """One call with its result."""
+    call = ProposedCall(call_id="c", tool=tool, arguments=arguments)
+    return AssistantMessage("", (call,)), ToolMessage("c", tool, status, output)
+
+
+WROTE = called("write_file", "succeeded", path="src/out.txt")
+CLAIMS: list[tuple[str, tuple[Message, ...], bool]] = [
+    ("I wrote out.txt.", WROTE, True),
+    ("I wrote src/out.txt and other notes.", WROTE, True),
+    ("I wrote other.txt.", WROTE, False),
+    ("I wrote out.txt.", called("write_file", "denied", path="src/out.txt"), False),
+    ("I wrote out.txt.", called("read_file", "succeeded", path="src/out.txt"), False),
+    ("I wrote out.txt.", called("run", "failed", argv="make"), True),
+    ("I ran `make`.", called("run", "failed", argv="make"), True),
+    ("I ran `make`.", WROTE, False),
+    ("I committed the changes.", WROTE, False),
+    ("All tests pass.", called("run", "succeeded", "3 passed", argv="pytest"), True),
+    ("All tests pass.", called("run", "failed", "1 failed", argv="pytest"), False),
+    ("All tests pass.", called("run", "succeeded", "a.py", argv="ls"), False),
+    ("All tests pass.", called("read_file", "succeeded", "12 passed", path="ci.log"), True),
+    ("I installed numpy.", called("mcp:pip.install", "succeeded"), True),
+]
+
+
+@every_row(("text", "before", "is_good"), CLAIMS)
+def test_a_claim_is_judged_by_the_results(
+    text: str, before: tuple[Message, ...], *, is_good: bool
+) -> None:
+    """A result that can stand behind the claim makes it good, in this run or an earlier one."""
+    assert (code(answered(text, *before)) is None) == is_good
+    defect = find_defect(answered(text), TOOLS, ShownBefore(earlier=before))
+    assert (defect is None) == is_good
+
+
+@every_row(
+    "asked",
+    [
+        "Say exactly: I wrote out.txt.",
+        "Translate into English: J'ai écrit out.txt.",
+        "Write a commit message for that.",
+    ],
+)
+def test_words_that_the_user_asked_for_claim_nothing(asked: str) -> None:
+    """An echo, a translation and a composed text are the user's."""
+    assert code(answered("I wrote out.txt.", UserMessage(asked))) is None
+
+
+@every_row("text", HONEST)
+def test_honest_texts_are_no_claims(text: str) -> None:
+    """Failure, plans, questions, quotes, code and talk about files are accepted without a call."""
+    assert code(answered(text)) is None
+
+
+def test_the_blind_sets_have_their_figures() -> None:
+    """Of answers that the rules were not made from, most claims are found, and few honest ones hit."""
+    found = [code(answered(text)) for text in (*FIRST_CLAIMS, *SECOND_CLAIMS)]
+    hit = [code(answered(text)) for text in (*FIRST_HONEST, *SECOND_HONEST)]
+    assert (45, 43) == (len(found), found.count("contradicted"))
+    assert (70, 1) == (len(hit), hit.count("contradicted"))
 
 
 # --- good answers --------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from palyra.core.model.messages import AssistantMessage, FinishReason, GuidanceM
 from palyra.core.run.answer import find_defect
 from palyra.core.run.inputs import Begin, CallEnded, Resume, Steer, TurnFailedInput, TurnFinished
 from palyra.core.run.state import fold
+from tests.core.policy.tool_samples import a_spec
 from tests.core.run.run_world import World, turn
 from tests.rows import every_row
 
@@ -232,7 +233,7 @@ def test_a_call_written_out_is_sent_back() -> None:
     """The setting knows the tools."""
     world = begun()
     world.env = msgspec.structs.replace(
-        world.env, check_answer=lambda run: find_defect(run, {"echo"})
+        world.env, check_answer=lambda run: find_defect(run, {"echo": a_spec("echo")})
     )
     says(world, '{"name": "echo", "arguments": {}}')
     assert world.drafts("answer.rejected")[0].reason == "tool_markup"
@@ -248,6 +249,16 @@ def test_a_claim_that_the_outcomes_contradict_is_sent_back(tool: str) -> None:
     says(world, f"It is written: {SHA}")
     assert end(world) == ("done", "partial", "contradicted")
     assert "Not done:" in answer(world)
+
+
+def test_a_claim_without_a_call_is_sent_back_and_may_be_made_good() -> None:
+    """Nothing was called: the claim goes back once, and the call that it names makes it an answer."""
+    world = begun()
+    says(world, "I wrote out.txt.")
+    assert world.drafts("answer.rejected")[0].reason == "contradicted"
+    calls(world, "allow:effect")
+    says(world, "I wrote out.txt.")
+    assert end(world) == ("done", "answered", "")
 
 
 def test_the_truth_about_a_failure_is_an_answer() -> None:
