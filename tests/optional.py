@@ -24,6 +24,8 @@ REMEDIES = {
     "tsc": "npm install --global typescript",
     "node": "apt install nodejs (version 22 or newer)",
     "npm": "apt install npm",
+    "chromium": "apt install chromium",
+    "playwright": ".venv/bin/pip install playwright axe-playwright-python",
     "nginx": "apt install nginx-light",
     "caddy": "apt install caddy",
     "MiniLM": "`palyra models install minilm`, PALYRA_MINILM=DATA_DIRECTORY",

@@ -1,12 +1,12 @@
 // The card of one question (docs/console.md): the daemon's object whole, why it is asked, arm and confirm.
 //
 // `card` is the state that screens/inbox.js keeps: {id, record, preview, error, reach, history, arm, scope, ttl_ms,
-// reason, seen, opened, result, says}; `act` has what the card can ask for: {press, choose, again, later, next, ...}.
+// reason, seen, opened, version, result, says}; `act` has what the card can ask for: {press, choose, again, later, next, ...}.
 
 import { clock, moment, span, timeOfDay } from "../fold/time.js";
 import { many, oneLine, sentence, tail } from "../fold/text.js";
 import { href } from "../route.js";
-import { html } from "../view.js";
+import { html, keyed } from "../view.js";
 import { blocks, nameOf } from "./blocks.js";
 import { icon } from "./icon.js";
 import { failure, skeleton } from "./states.js";
@@ -92,7 +92,7 @@ function unseenObject(error, act) {
 }
 
 function object(card, act) {
-  const { record, preview, seen, opened, isRaw } = card;
+  const { record, preview, seen, opened, isRaw, version } = card;
   const done = preview.blocks.filter((_, at) => seen.has(at)).length;
   const hidden = preview.hidden ?? [];
   return html`${preview.blocks.length > 1 ? html`<nav class="files" aria-label="Parts">${preview.blocks.map((block, at) => html`<button class="link" @click=${() => act.show(at)}>${seen.has(at) ? icon("check", "ok") : icon("queued", "muted")}<span class="cut">${nameOf(block)}</span></button>`)}
@@ -100,7 +100,7 @@ function object(card, act) {
     ${(preview.stale ?? []).map((what) => html`<p class="note bad">${icon("warn")} Changed since it was asked: ${what}</p>`)}
     ${preview.blocks.length ? null : html`<p class="note muted">This call has nothing but its arguments.</p>`}
     ${hidden.length ? html`<p class="note taint">${icon("warn")} ${hidden.map((each) => `${each.count} × ${each.name}`).join(", ")}: characters that hide or turn text are spelled out.</p>` : null}
-    ${blocks(preview.blocks, { seen, opened, onSeen: act.see, onOpen: act.open }, hidden)}
+    ${keyed([preview], () => version, () => blocks(preview.blocks, { seen, opened, onSeen: act.see, onOpen: act.open }, hidden))}
     ${isRaw || !preview.blocks.length ? html`<section class="file" aria-label="Raw arguments"><header><span class="path">arguments</span></header><pre class="raw">${JSON.stringify(record.arguments, null, 2)}</pre></section>` : null}`;
 }
 
@@ -124,11 +124,11 @@ function answering(context, card, act) {
 function decide(context, card, act, { isWide, why, mayDeny }) {
   const { arm, scope, reason } = card;
   const back = html`<button class="button back" @click=${act.back}>Back</button>`;
-  const field = html`<input class="field reason" aria-label="Reason of a deny" placeholder="Reason: the model is told this" maxlength="2000"
+  const field = html`<input class="field reason" aria-label="Reason of a deny" ?disabled=${arm.armed === "allow"} placeholder="Reason: the model is told this" maxlength="2000"
     .value=${reason} @input=${(event) => act.choose({ reason: event.target.value })}>`;
   const confirm = (look, text) => html`<button class="button ${look} armed" id="confirm" @click=${(event) => act.tap("confirm", event)}>${text} <kbd>Enter</kbd></button>`;
-  const word = html`<span class="armed-word only-wide">${arm.armed === "allow" && isWide ? "Wider than once: Enter twice. " : ""}Any other key disarms</span><span class="reason only-wide"></span>`;
-  if (arm.armed === "allow") return html`${confirm(isWide ? "wide" : "go", labelOf(scope, card))}${word}${back}`;
+  const word = html`<span class="armed-word only-wide">${arm.armed === "allow" && isWide ? "Wider than once: Enter twice. " : ""}Any other key disarms</span>`;
+  if (arm.armed === "allow") return html`${confirm(isWide ? "wide" : "go", labelOf(scope, card))}${word}${field}${back}`;
   if (arm.armed === "deny") return html`${back}${field}${word}${confirm("refuse", "Deny this call")}`;
   return html`<button class="button bad" ?disabled=${!mayDeny} @click=${(event) => act.tap("deny", event)}>Deny <kbd>d</kbd></button>${field}
     <button class="button" ?disabled=${Boolean(why)} @click=${(event) => act.tap("allow", event)}>${labelOf(scope, card)} <kbd>a</kbd></button>`;

@@ -27,6 +27,7 @@ const EVERY_MS = 5_000;
 let unsubscribe;
 let timer;
 let wantsFocus = false;
+let versions = 0; // of contents: nodes of one never show, or count as seen for, another
 
 export function open(context, route) {
   close();
@@ -62,7 +63,7 @@ function choose(context, id) {
   const known = context.store.state.questions?.find((each) => each.approval_id === id) ?? null;
   const card = {
     id, record: known, preview: null, error: null, reach: null, result: null, says: "", scope: "once", ttl_ms: TTL_MS,
-    reason: "", seen: new Set(), opened: new Set(), isRaw: false, cancelling: false, arm: arming.shown(performance.now()),
+    reason: "", seen: new Set(), opened: new Set(), isRaw: false, cancelling: false, version: ++versions, arm: arming.shown(performance.now()),
   };
   context.store.state.inbox.card = card;
   void load(context, card);
@@ -96,6 +97,7 @@ function change(card, patch) {
   if (!isOther) return;
   card.seen.clear();
   card.opened.clear();
+  card.version = ++versions;
   card.arm = arming.shown(performance.now());
 }
 
@@ -233,7 +235,7 @@ export function view(context, route) {
   if (wantsFocus && card?.record) requestAnimationFrame(focusCard);
   const isAlone = route.parts.length > 0;
   return html`<div class="split inbox ${isAlone ? "has-card" : ""} ${context.isLive() ? "" : "dim"}">
-    <section class="queue" aria-label="Queue">${tabs(context, tab)}${{ questions: () => queue(context, inbox), answered: () => answeredList(context, inbox), learning: () => learningList(context), pairings: () => pairingList(context) }[tab]?.()}</section>
+    <section class="queue" aria-label="Queue"><h1 class="aloud">Inbox</h1>${tabs(context, tab)}${{ questions: () => queue(context, inbox), answered: () => answeredList(context, inbox), learning: () => learningList(context), pairings: () => pairingList(context) }[tab]?.()}</section>
     ${card ? cardView(context, Object.assign(card, { history: inbox.history, place: placeOf(context, card) }), actsOf(context, card)) : html`<div class="pad only-wide">${empty("No question waits", "A call that a policy asks about is here with all that it would do, until it is answered or its time is over.")}</div>`}
   </div>`;
 }
@@ -263,7 +265,7 @@ function queue(context, inbox) {
   const hidden = questions.length - open.length;
   return html`${open.length ? html`<ul>${keyed(open, (each) => each.approval_id, (each) => question(context, each, inbox.card))}</ul>` : html`<p class="muted pad">No question waits.</p>`}
     ${hidden ? html`<p class="pad small muted">${hidden} for later. <button class="link" @click=${() => (inbox.later.clear(), context.store.touch())}>Show</button></p>` : null}
-    ${inbox.history?.length ? html`<h3>Answered</h3>${answeredList(context, inbox, 6)}` : null}`;
+    ${inbox.history?.length ? html`<h2 class="minor">Answered</h2>${answeredList(context, inbox, 6)}` : null}`;
 }
 
 function question(context, each, card) {

@@ -1,0 +1,107 @@
+// Tests of the modules without DOM, run by node: `node --test tests/console/pure.mjs`.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { GUARD_MS, isNeutral, kindOf, shown, take } from "../../palyra/console/fold/arm.js";
+import { along, changedWords } from "../../palyra/console/fold/difference.js";
+import { parse } from "../../palyra/console/fold/markdown.js";
+import { exact, headline } from "../../palyra/console/fold/money.js";
+import { grouped, many, pieces, tail, visible } from "../../palyra/console/fold/text.js";
+import { clock, span } from "../../palyra/console/fold/time.js";
+import { href, parse as parseRoute } from "../../palyra/console/route.js";
+
+const CARD = { isOpen: true, mayAllow: true, isWide: false };
+const act = (kind, rest = {}) => ({ kind, isTrusted: true, isRepeat: false, isTyping: false, isOnConfirm: false, ...rest });
+const LATE = GUARD_MS + 1;
+
+function play(acts, card = CARD, from = LATE) {
+  let state = shown(0);
+  let answer;
+  acts.forEach((each, at) => {
+    const outcome = take(state, each, card, from + at * 1_000);
+    state = outcome.state;
+    answer ??= outcome.answer;
+  });
+  return { answer, armed: state.armed };
+}
+
+test("an answer takes two acts", () => {
+  assert.deepEqual(play([act("allow"), act("enter")]), { answer: "allow", armed: null });
+  assert.deepEqual(play([act("deny"), act("enter")]), { answer: "deny", armed: null });
+  assert.deepEqual(play([act("allow")]), { answer: undefined, armed: "allow" });
+  assert.deepEqual(play([act("enter"), act("confirm")]), { answer: undefined, armed: null });
+});
+
+test("any other key disarms, the other answer arms that one", () => {
+  assert.deepEqual(play([act("allow"), act("other"), act("enter")]), { answer: undefined, armed: null });
+  assert.deepEqual(play([act("allow"), act("deny"), act("enter")]), { answer: "deny", armed: null });
+});
+
+test("repeated, synthetic and typed keys neither arm nor answer", () => {
+  for (const no of [{ isRepeat: true }, { isTrusted: false }, { isTyping: true }]) {
+    assert.deepEqual(play([act("allow", no), act("enter")]), { answer: undefined, armed: null });
+    assert.deepEqual(play([act("allow"), act("enter", no)]), { answer: undefined, armed: "allow" });
+  }
+});
+
+test("nothing counts before the card has stood still, and the next moment it does", () => {
+  assert.equal(take(shown(0), act("allow"), CARD, GUARD_MS - 1).state.armed, null);
+  assert.equal(take(shown(0), act("allow"), CARD, GUARD_MS).state.armed, "allow");
+});
+
+test("allow needs an object that was seen, deny does not; a closed card takes neither", () => {
+  assert.equal(play([act("allow"), act("enter")], { ...CARD, mayAllow: false }).answer, undefined);
+  assert.equal(play([act("deny"), act("enter")], { ...CARD, mayAllow: false }).answer, "deny");
+  assert.equal(play([act("deny"), act("enter")], { ...CARD, isOpen: false }).answer, undefined);
+});
+
+test("a wider scope is confirmed on the confirmation itself", () => {
+  const wide = { ...CARD, isWide: true };
+  assert.equal(play([act("allow"), act("enter")], wide).answer, undefined);
+  assert.equal(play([act("allow"), act("enter"), act("enter", { isOnConfirm: true })], wide).answer, "allow");
+});
+
+test("the second tap of a double tap is no confirmation", () => {
+  const armed = take(shown(0), act("allow"), CARD, 1_000).state;
+  assert.equal(take(armed, act("confirm"), CARD, 1_100).answer, undefined);
+  assert.equal(take(armed, act("confirm"), CARD, 1_400).answer, "allow");
+});
+
+test("y, space and n are no answers", () => {
+  for (const key of ["y", "Y", " ", "n", "A", "D"]) assert.equal(kindOf(key), "other");
+  assert.ok(isNeutral("Shift") && !isNeutral("x"));
+});
+
+test("hostile characters are spelled out, and those of a script or an emoji stay", () => {
+  assert.equal(visible("a\u202eb\u0000\u2028\u200b"), "a\\u202eb\\u0000\\u2028\\u200b");
+  assert.equal(pieces("x\u202e")[1].name, "RIGHT-TO-LEFT OVERRIDE");
+  for (const text of ["Kündigungsfristen", "日本語", "👩‍👩‍👧 ❤️", "می‌خواهم", "line\n\ttab"]) assert.equal(visible(text), text);
+  assert.equal(visible("a\u200db"), "a\\u200db");
+});
+
+test("Markdown is a tree without markup of its own", () => {
+  const text = JSON.stringify(parse('<img src=x onerror=alert(1)>\n\n[x](javascript:alert(1)) ![p](https://a.example/p.png) **b**\n\n```html\n<script>\n```'));
+  assert.ok(!/"address":"javascript/.test(text));
+  assert.ok(text.includes('"address":"https://a.example/p.png"'));
+  assert.deepEqual(parse("<b>x</b>"), [{ type: "paragraph", spans: [{ type: "text", text: "<b>x</b>" }] }]);
+  assert.equal(parse("- a\n- b\n\n1. c")[0].items.length, 2);
+});
+
+test("the changed words of a line are found, and a line is cut along them without loss", () => {
+  const { before, after } = changedWords("LIMIT = 200", "LIMIT = 50_000");
+  assert.deepEqual([before, after], [[[8, 11]], [[8, 14]]]);
+  assert.equal(along("LIMIT = 50_000", after).map((piece) => piece.text).join(""), "LIMIT = 50_000");
+});
+
+test("money above zero is never zero; spans, clocks, counts and ids read as they should", () => {
+  assert.deepEqual([exact(0), exact(1), exact(312_700), headline(1), headline(1_840_000)], ["$0.0000", "<$0.0001", "$0.3127", "<$0.0001", "$1.84"]);
+  assert.deepEqual([span(200), span(41_000), span(7_300_000), clock(191_000), clock(0)], ["0.2 s", "41 s", "2 h", "3:11", "0:00"]);
+  assert.deepEqual([grouped(248_210), many(2, "question"), tail("run_01a21cfe-19dc-74f8-94d5-bb699921b1c1")], ["248\u2009210", "two questions", "…9921b1c1"]);
+});
+
+test("an address survives its way through the parser", () => {
+  const to = href("run", ["run_1/..", "seq", 4], { view: "raw", q: "a&b=c #", none: "" });
+  assert.deepEqual(parseRoute(to), { screen: "run", parts: ["run_1/..", "seq", "4"], query: { view: "raw", q: "a&b=c #" } });
+  assert.equal(parseRoute("#/%").parts.length, 0);
+});

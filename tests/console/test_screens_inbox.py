@@ -1,0 +1,300 @@
+"""The card of a question: nothing by accident, nothing unseen, and the truth after the answer.
+
+Each refusal has its control beside it: the same card answers as soon as the cause of the refusal is gone.
+"""
+
+import json
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from palyra.client import blocking
+from tests.console.conftest import DESK, PHONE, OpenPage
+from tests.console.wire import Wire
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Page
+
+    from palyra.core.journal.records import ApprovalRecord
+
+expect: Any = pytest.importorskip("playwright.sync_api").expect
+
+LONG_LINES = 420
+
+
+def ask(
+    operator: blocking.BlockingClient, path: str = "notes/plan.md", lines: int = 3
+) -> "ApprovalRecord":
+    """Start a run that asks about a file of so many lines; its question."""
+    content = "".join(f"line {at}\n" for at in range(lines))
+    call = json.dumps({"path": path, "content": content})
+    run = operator.start_run(f"Write\n/call write_file {call}")
+    operator.wait_run(run.run_id, until="attention")
+    [found] = operator.list_approvals(run_id=run.run_id, pending_only=True)
+    return found
+
+
+def state_of(operator: blocking.BlockingClient, question: "ApprovalRecord") -> str:
+    """What has become of it."""
+    return str(operator.get_approval(question.approval_id).state)
+
+
+def deny(operator: blocking.BlockingClient, question: "ApprovalRecord") -> None:
+    """Deny it beside the page."""
+    operator.resolve_approval(question.approval_id, "deny", question.digest)
+
+
+def arm(page: "Page", key: str = "a") -> None:
+    """Arm by keyboard, as soon as the card accepts it."""
+    word = {"a": "allow", "d": "deny"}[key]
+    expect(page.get_by_role("article")).to_be_focused()
+    expect(page.locator(".card .decide .button", has_text=word.capitalize()).first).to_be_enabled()
+    while page.locator("article.card").get_attribute("data-armed") != word:
+        page.keyboard.press(key)
+
+
+def answered(page: "Page") -> Any:
+    """The words on an answered card."""
+    return expect(page.locator(".card .answer .calm-word"))
+
+
+def test_a_deny_takes_its_reason_along(
+    open_page: OpenPage, operator: blocking.BlockingClient
+) -> None:
+    """Reason, d and Enter deny, by keys alone; letters in the reason answer nothing."""
+    question = ask(operator)
+    page = open_page(f"#/inbox/{question.approval_id}")
+    expect(page.get_by_role("article")).to_be_focused()
+    page.keyboard.press("r")
+    expect(page.get_by_label("Reason of a deny")).to_be_focused()
+    page.keyboard.type("a day too d early")
+    page.keyboard.press("Enter")
+    assert state_of(operator, question) == "pending"
+    page.keyboard.press("Escape")
+    arm(page, "d")
+    page.keyboard.press("Enter")
+    answered(page).to_have_text("Denied by operator")
+    assert operator.get_approval(question.approval_id).reason == "a day too d early"
+
+
+def test_only_real_and_deliberate_keys_answer(
+    open_page: OpenPage, operator: blocking.BlockingClient
+) -> None:
+    """Early, repeated, synthetic and other keys answer nothing; the same keys of a person do."""
+    question = ask(operator)
+    page = open_page(f"#/inbox/{question.approval_id}", prepare=lambda page: page.clock.install())
+    card = page.locator("article.card")
+    expect(card).to_be_focused()
+    expect(page.locator(".file")).to_be_visible()
+    arm(page)
+
+    page.keyboard.press("y")  # any other key disarms
+    expect(card).not_to_have_attribute("data-armed", "allow")
+    page.keyboard.press("Enter")
+    synthetic = """(keys) => {
+        const card = document.querySelector("article.card");
+        for (const key of keys) card.dispatchEvent(new KeyboardEvent("keydown", {key, bubbles: true}));
+    }"""
+    page.evaluate(synthetic, ["a", "Enter", "d", "Enter"])
+    expect(card).not_to_have_attribute("data-armed", "allow")
+
+    page.keyboard.down("a")  # armed by the first press
+    page.keyboard.down("Enter")
+    answered(page).to_have_text("Allowed once by operator")
+    second = ask(operator, "notes/second.md")
+    page.goto(f"{page.url.split('#')[0]}#/inbox/{second.approval_id}")
+    expect(card).to_contain_text("notes/second.md")
+    for _ in range(40):  # both keys are held: these are repeats
+        page.keyboard.down("a")
+        page.keyboard.down("Enter")
+    page.keyboard.up("a")
+    page.keyboard.up("Enter")
+    assert state_of(operator, second) == "pending"
+
+    arm(page)
+    page.keyboard.press("Enter")
+    answered(page).to_have_text("Allowed once by operator")
+    assert state_of(operator, second) == "allowed"
+
+
+def test_keys_before_the_card_stood_still_are_refused(
+    open_page: OpenPage, operator: blocking.BlockingClient
+) -> None:
+    """With the clock of the page held, no number of keys arms; half a second later the first one does."""
+    question = ask(operator)
+    page = open_page("#/inbox", prepare=lambda page: page.clock.install())
+    expect(page.locator(".file")).to_be_visible()
+    page.clock.pause_at(page.evaluate("Date.now() / 1000 + 2"))
+    other = ask(operator, "notes/other.md")
+    page.evaluate(f"location.hash = '#/inbox/{other.approval_id}'")
+    while not page.locator(".file", has_text="notes/other.md").count():
+        page.clock.run_for(20)
+    page.clock.run_for(40)
+    for _ in range(5):
+        page.keyboard.press("a")
+        page.keyboard.press("Enter")
+    page.clock.run_for(40)
+    assert page.locator("article.card").get_attribute("data-armed") is None
+    page.clock.run_for(600)
+    page.keyboard.press("a")
+    page.clock.run_for(40)
+    assert page.locator("article.card").get_attribute("data-armed") == "allow"
+    assert {"pending"} == {state_of(operator, each) for each in (question, other)}
+    for each in (question, other):
+        deny(operator, each)
+
+
+def test_what_is_not_seen_is_not_allowed(
+    open_page: OpenPage, operator: blocking.BlockingClient
+) -> None:
+    """A long file keeps allow disabled until it is open and its end was on the screen; deny never is."""
+    question = ask(operator, "notes/long.md", LONG_LINES)
+    page = open_page(f"#/inbox/{question.approval_id}")
+    allow = page.get_by_role("button", name="Allow once")
+    expect(page.get_by_text("1 of 1 not seen yet: notes/long.md")).to_be_visible()
+    expect(allow).to_be_disabled()
+    expect(page.get_by_role("button", name="Deny")).to_be_enabled()
+    page.keyboard.press("a")
+    assert page.locator("article.card").get_attribute("data-armed") is None
+    page.get_by_role("button", name=f"Show {LONG_LINES - 200} more lines").click()
+    expect(allow).to_be_disabled()
+    page.locator(".diff > div").last.scroll_into_view_if_needed()
+    page.locator(".object").evaluate("(element) => element.scrollTo(0, element.scrollHeight)")
+    expect(allow).to_be_enabled()
+    deny(operator, question)
+    answered(page).to_have_text("Denied by operator")
+
+
+def test_a_wider_scope_needs_a_stronger_gesture(
+    open_page: OpenPage, operator: blocking.BlockingClient
+) -> None:
+    """For the session, the first Enter only goes to the amber button; the second one answers."""
+    question = ask(operator, "notes/wide.md")
+    page = open_page(f"#/inbox/{question.approval_id}")
+    page.get_by_role("radio", name="session").check()
+    page.locator("article.card").focus()
+    arm(page)
+    page.keyboard.press("Enter")
+    confirm = page.get_by_role("button", name="Allow for this session")
+    expect(confirm).to_be_focused()
+    assert state_of(operator, question) == "pending"
+    page.keyboard.press("Enter")
+    answered(page).to_have_text("Allowed for the session by operator")
+
+
+def test_the_loser_of_a_race_sees_whose_answer_counts(
+    open_page: OpenPage, operator: blocking.BlockingClient
+) -> None:
+    """Somebody denies while this page, which has not been told yet, allows."""
+    question = ask(operator)
+    wire = Wire()
+    page = open_page(f"#/inbox/{question.approval_id}", prepare=wire)
+    arm(page)
+    wire.hold()
+    deny(operator, question)
+    page.keyboard.press("Enter")
+    while not wire.params_of("approval.resolve"):
+        page.wait_for_timeout(10)
+    wire.release()
+    answered(page).to_have_text("Denied by operator")
+    expect(page.locator(".card .answer")).to_contain_text("yours changed nothing")
+    expect(page.locator("#say-now")).to_contain_text("Somebody answered before")
+
+
+def test_a_digest_that_is_not_the_current_one_answers_nothing(
+    open_page: OpenPage, operator: blocking.BlockingClient
+) -> None:
+    """The daemon refuses it, the card is read again and says so; the answer to the new state counts."""
+    question = ask(operator)
+    wire = Wire()
+    wire.change_request["approval.resolve"] = lambda params: {**params, "digest": "0" * 64}
+    page = open_page(f"#/inbox/{question.approval_id}", prepare=wire)
+    arm(page)
+    page.keyboard.press("Enter")
+    expect(page.locator(".card .answer")).to_contain_text("digest_mismatch: nothing was answered")
+    assert state_of(operator, question) == "pending"
+    assert len(wire.params_of("approval.preview")) >= 2
+    wire.change_request.clear()
+    arm(page)
+    page.keyboard.press("Enter")
+    answered(page).to_have_text("Allowed once by operator")
+    assert wire.params_of("approval.resolve")[-1]["digest"] == question.digest
+
+
+def test_without_a_preview_only_deny_works(
+    open_page: OpenPage, operator: blocking.BlockingClient
+) -> None:
+    """A preview that fails disables allow and says why; a preview that comes enables it."""
+    question = ask(operator)
+    wire = Wire()
+    wire.change_result["approval.preview"] = lambda message: {
+        "jsonrpc": "2.0",
+        "id": message["id"],
+        "error": {"code": -32000, "message": "lost", "data": {"code": "internal"}},
+    }
+    page = open_page(f"#/inbox/{question.approval_id}", prepare=wire)
+    expect(page.get_by_text("The object cannot be shown")).to_be_visible()
+    allow = page.get_by_role("button", name="Allow once")
+    expect(allow).to_be_disabled()
+    expect(page.get_by_role("button", name="Deny")).to_be_enabled()
+    wire.change_result.clear()
+    page.get_by_role("button", name="Try again").click()
+    expect(allow).to_be_enabled()
+    deny(operator, question)
+
+
+def test_the_queue_changes_and_the_card_does_not(
+    open_page: OpenPage, operator: blocking.BlockingClient
+) -> None:
+    """An answer goes to the question that is shown, whatever was first in the queue by then."""
+    first, second = ask(operator, "notes/1.md"), ask(operator, "notes/2.md")
+    page = open_page(f"#/inbox/{second.approval_id}")
+    arm(page)
+    deny(operator, first)
+    expect(page.locator(".queue ul").first.get_by_text("notes/1.md")).to_have_count(0)
+    expect(page.locator("article.card")).to_have_attribute("data-armed", "allow")
+    page.keyboard.press("Enter")
+    answered(page).to_have_text("Allowed once by operator")
+    assert ["denied", "allowed"] == [state_of(operator, each) for each in (first, second)]
+
+
+def test_a_double_tap_answers_nothing(
+    open_page: OpenPage, operator: blocking.BlockingClient
+) -> None:
+    """The second tap of a double tap falls on Back; a tap on the confirmation elsewhere answers."""
+    question = ask(operator)
+    page = open_page(f"#/inbox/{question.approval_id}", size=PHONE)
+    allow = page.get_by_role("button", name="Allow once")
+    expect(allow).to_be_enabled()
+    box = allow.bounding_box()
+    while not page.locator("#confirm").count():
+        allow.click()
+    back = page.get_by_role("button", name="Back").bounding_box()
+    assert box is not None
+    assert back is not None
+    assert back["x"] <= box["x"] + box["width"] / 2 <= back["x"] + back["width"]
+    page.mouse.click(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
+    expect(page.locator("#confirm")).to_have_count(0)
+    assert state_of(operator, question) == "pending"
+    allow.click()
+    page.wait_for_timeout(350)  # a tap within 300 ms counts as a double tap
+    page.locator("#confirm").click()
+    answered(page).to_have_text("Allowed once by operator")
+
+
+@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_axe_finds_no_violation(
+    open_page: OpenPage, operator: blocking.BlockingClient, scheme: str, size: dict[str, int]
+) -> None:
+    """Now, the queue and a card with a diff pass axe in both themes and at both widths."""
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    waiting = operator.list_approvals(pending_only=True)
+    question = waiting[0] if waiting else ask(operator, "notes/axe.md")
+    for address in ("#/now", "#/inbox", f"#/inbox/{question.approval_id}"):
+        page = open_page(address, size=size, scheme=scheme)
+        expect(page.get_by_text("notes/", exact=False).first).to_be_attached()
+        if question.approval_id in address:
+            expect(page.get_by_role("button", name="Allow once")).to_be_enabled()
+        found = axe.run(page)
+        assert found.violations_count == 0, found.generate_report()
