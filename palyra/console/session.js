@@ -23,6 +23,9 @@ export function forgetLogin() {
   localStorage.removeItem(KEY);
 }
 
+// A link that is pasted into an open page changes the fragment alone.
+globalThis.addEventListener("hashchange", () => CODE.test(globalThis.location.hash) && globalThis.location.reload());
+
 /** Return the code in the address, and remove it from there and from the history. */
 export function takeCode() {
   const [, code] = CODE.exec(globalThis.location.hash) ?? [];
