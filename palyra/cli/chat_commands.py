@@ -1,19 +1,36 @@
 """Slash commands of `palyra chat` that ask the daemon; each returns the lines to print."""
 
+import re
 from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import trio
 
 from palyra.cli.chat_session import Conversation
 from palyra.cli.context import describe_explained
+from palyra.cli.conversation import read_exchanges
 from palyra.cli.errors import CommandFailed
 from palyra.cli.event_text import narrate
+from palyra.cli.export import export_session, write_new
 from palyra.cli.modes import MODES, find_mode, next_mode, spell_mode
 from palyra.cli.output import one_line
+from palyra.cli.preview import style_blocks
 from palyra.cli.usage import render_cost
 from palyra.core.journal.records import SessionMode
 from palyra.core.tape import events as ev
 from palyra.core.text.visible import pluralize
 
 PAGE_ROWS = 500
+MOST_DIFFS = 20  # runs of which changes are shown
+DRAFT_INSTRUCTIONS = """\
+Draft an AGENTS.md for this workspace: what an agent that works here for the first time must know.
+Look at the files first: README, manifests, settings of tests, linters and continuous integration, and
+a few sources. Then answer with the text of the file and nothing else, at most 60 lines of Markdown:
+- what the project is, in two sentences, and where its parts are;
+- the exact commands that build it, test it, test one thing and check its style;
+- conventions that the sources show and that a newcomer would get wrong.
+State what you have seen, and leave out what you have not. Do not write the file."""
+_FENCED = re.compile(r"```(?:markdown|md)?[ \t]*\n(.*)\n```\Z", re.DOTALL)
 
 
 async def show_model(conversation: Conversation, name: str) -> list[str]:
@@ -152,6 +169,46 @@ async def show_why(conversation: Conversation, _argument: str) -> list[str]:
     return [*lines, describe_explained(explained), f"all of it: `palyra tape show {run_id}`"]
 
 
+async def show_diff(conversation: Conversation, _argument: str) -> list[str]:
+    """Show what the last runs of the conversation changed in files, each run by itself."""
+    lines: list[str] = []
+    for run_id in conversation.runs[-MOST_DIFFS:]:
+        found = await conversation.client.diff_run(run_id)
+        if found.files or found.unknown:
+            lines += [f"{run_id}:", *style_blocks(found.blocks)]
+            lines += [f"not known: {note}" for note in found.unknown]
+    if len(conversation.runs) > MOST_DIFFS:
+        lines.append(f"only the last {MOST_DIFFS} runs; `palyra diff RUN` shows others")
+    return lines or ["no change of a file is recorded"]
+
+
+async def export(conversation: Conversation, name: str) -> list[str]:
+    """Write the conversation to a new Markdown file."""
+    if conversation.session_id is None:
+        return ["there is nothing to write yet"]
+    path = Path(name or f"{conversation.session_id}.md")
+    write_new(path, await export_session(conversation.client, conversation.session_id))
+    return [f"{path} is written"]
+
+
+async def save_instructions(conversation: Conversation, workspace: Path | None) -> list[str]:
+    """Write the model's last answer to a new AGENTS.md: a model may not, because later runs obey it."""
+    answers: list[str] = []
+    if conversation.session_id is not None:
+        exchanges, _ = await read_exchanges(conversation.client, conversation.session_id, 1)
+        answers = [e.text for each in exchanges for e in each.entries if e.kind == "answer"]
+    if not answers:
+        raise CommandFailed("there is no answer to write", "/init has the model draft one")
+    if workspace is None or not await trio.Path(workspace).is_dir():
+        raise CommandFailed(
+            "the workspace is not on this machine", "/export writes the answer to a file here"
+        )
+    path = workspace / "AGENTS.md"
+    whole = _FENCED.match(answers[-1].strip())
+    write_new(path, f"{(whole[1] if whole else answers[-1]).strip()}\n")
+    return [f"{path} is written; the next message has it"]
+
+
 def _row(name: str, is_chosen: bool, note: str = "") -> str:  # noqa: FBT001 - a mark
     return f"{'*' if is_chosen else ' '} {name}  {note}".rstrip()
 
@@ -166,4 +223,6 @@ PERFORM: dict[str, Callable[[Conversation, str], Awaitable[list[str]]]] = {
     "compact": compact,
     "cost": show_cost,
     "why": show_why,
+    "diff": show_diff,
+    "export": export,
 }

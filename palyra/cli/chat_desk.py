@@ -19,7 +19,7 @@ import trio
 
 from palyra.cli.answers import NOTICE_S, Answer, describe_choices, parse_answer
 from palyra.cli.cards import Cards
-from palyra.cli.chat_commands import PERFORM
+from palyra.cli.chat_commands import DRAFT_INSTRUCTIONS, PERFORM, save_instructions
 from palyra.cli.chat_completion import (
     complete_word,
     find_offers,
@@ -32,15 +32,19 @@ from palyra.cli.errors import CANCELLED, DONE, INTERRUPTED, CommandFailed
 from palyra.cli.event_text import describe_briefly
 from palyra.cli.modes import spell_mode
 from palyra.cli.output import fold, line_width, moves_cursor, one_line, paint, safe, say
+from palyra.cli.own_commands import OwnCommand, RefusedFile, find_commands
+from palyra.cli.own_shell import run_own
 from palyra.cli.preview import find_preview, style_preview
 from palyra.cli.prose import MARK, Prose
 from palyra.cli.run_exit import RunExit
 from palyra.cli.run_options import read_image
 from palyra.cli.run_printer import RunPrinter, find_size
 from palyra.cli.slash import (
+    COMMANDS,
     Message,
     Mistake,
     PromptCommand,
+    ShellCommand,
     SlashCommand,
     help_lines,
     is_command,
@@ -48,10 +52,11 @@ from palyra.cli.slash import (
 )
 from palyra.cli.talk import PATIENCE_S
 from palyra.client import TapeEvent
+from palyra.config.paths import find_paths
 from palyra.core.journal.records import DEFAULT_WORKSPACE
 from palyra.core.policy.modes import PROPOSE_PLAN
 from palyra.core.tape import events as ev
-from palyra.core.text.visible import show_json, visible
+from palyra.core.text.visible import pluralize, show_json, visible
 from palyra.errors import Conflict, IllegalState, PalyraError
 
 if TYPE_CHECKING:
@@ -84,6 +89,12 @@ async def talk_at_terminal(
         offers: list[str] = trio.from_thread.run(
             find_offers, conversation.client, word, trio_token=token
         )
+        if word.startswith("/"):
+            home = find_paths(conversation.options.home).config_dir
+            offers = [
+                *(f"/{each.name}" for each in find_commands(workspace, home, COMMANDS)[0]),
+                *offers,
+            ]
         names = complete_word(word, workspace, offers)
         if not word.startswith("@") or not names:
             return [(name, "") for name in names]
@@ -132,6 +143,8 @@ class ChatDesk:
     _asked: ApprovalRequested | None = None  # the question on the screen
     _ring_at_s: float = math.inf  # unless it is answered before
     _was_interrupted: bool = False
+    _own: trio.CancelScope | None = None  # of the person's command that runs
+    _refused: set[RefusedFile] = field(default_factory=set)  # files that were named as no commands
     _calls: str = ""
     _printer: CardPrinter | None = None  # of the open run
     _models: tuple[str | None, str] = (
@@ -190,11 +203,17 @@ class ChatDesk:
         """Apply a line that is no answer; return True to leave."""
         client = self.conversation.client
         prompts = await list_prompts(client) if is_command(line) else ()
-        match parse_line(line, prompts):
+        own = await self._find_own() if is_command(line) else ()
+        match parse_line(line, prompts, own):
             case Mistake(text):
                 self.tell(text, "yellow")
             case SlashCommand("quit"):
                 return True
+            case SlashCommand("init", ""):
+                await self._send(DRAFT_INSTRUCTIONS)
+                self.tell("`/init save` writes the answer to AGENTS.md")
+            case ShellCommand(command):
+                await self._run_own(command)
             case SlashCommand(name, argument):
                 await self._obey(name, argument)
             case Message(""):
@@ -204,19 +223,63 @@ class ChatDesk:
         self.show_status()
         return False
 
+    async def _find_own(self) -> list[OwnCommand]:
+        """Return the own commands; files that are none are named once."""
+        workspace = await find_workspace(self.conversation.client, self.conversation.workspace)
+        home = find_paths(self.conversation.options.home).config_dir
+        found, refused = find_commands(workspace, home, COMMANDS)
+        for each in refused:
+            if each not in self._refused:
+                self._refused.add(each)
+                self.tell(f"{each.path} is no command: {each.reason}", "yellow")
+        return found
+
+    async def _run_own(self, command: str) -> None:
+        """Run a command of the person, beside whatever goes on; without one drop what waits."""
+        if not command:
+            self.tell(f"{pluralize(len(self.conversation.outputs), 'output')} dropped")
+            self.conversation.outputs.clear()
+            return
+        if self._own is not None:
+            raise CommandFailed("another command of yours still runs", "Ctrl-C ends it")
+        workspace = await find_workspace(self.conversation.client, self.conversation.workspace)
+        is_here = workspace is not None and await trio.Path(workspace).is_dir()
+        cwd = workspace if workspace is not None and is_here else Path.cwd()
+        self._own = trio.CancelScope()
+        self.nursery.start_soon(self._follow_own, command, cwd, self._own)
+
+    async def _follow_own(self, command: str, cwd: Path, scope: trio.CancelScope) -> None:
+        """Show a command of the person to its end.  Cancellation: it is ended."""
+        try:
+            with scope:
+                text, code = await run_own(command, cwd, lambda line: self.tell(f"  {line}"))
+                self.conversation.outputs.append(text)
+                self.tell(f"exit code {code}; the output goes with the next message, `!` drops it")
+        except CommandFailed as failed:
+            self.tell(f"✗ {failed.message}", "red")
+        self._own = None
+        if scope.cancelled_caught:
+            self.tell("ended; its output is dropped", "yellow")
+
     async def _send(self, text: str) -> None:
-        """Steer the open run, or start one."""
+        """Steer the open run, or start one; outputs of the person's commands go with the text."""
+        text = self.conversation.with_outputs(text)
         if self.run_id is not None and not self.conversation.images:
             with suppress(IllegalState):  # it has just ended
                 await self.conversation.client.steer(self.run_id, text)
+                self.conversation.outputs.clear()
                 return
         started = await self.conversation.send(text)
+        self.conversation.outputs.clear()
         if self.run_id != started.run_id:
             self.run_id = started.run_id
             self.nursery.start_soon(self._follow, started.run_id)
 
     async def _interrupt(self) -> bool:
-        """Cancel the open run; leave if there is none, or at the second time."""
+        """End the person's command or cancel the open run; leave if there is none, or at the second time."""
+        if self._own is not None:
+            self._own.cancel("interrupted at the terminal")
+            return False
         if self._was_interrupted:
             self.code = INTERRUPTED if self.run_id is not None else DONE
             return True
@@ -335,14 +398,20 @@ class ChatDesk:
         conversation = self.conversation
         match name:
             case "help":
-                lines = help_lines(await list_prompts(conversation.client))
+                lines = help_lines(await list_prompts(conversation.client), await self._find_own())
             case "image":
                 conversation.images.append(read_image(Path(argument)))
                 lines = [f"{len(conversation.images)} with the next message"]
+            case "init":
+                workspace = await find_workspace(conversation.client, conversation.workspace)
+                lines = await save_instructions(conversation, workspace)
             case _:
                 lines = await PERFORM[name](conversation, argument)
         for line in lines:
-            self.tell(line)
+            if name == "diff":  # styled and escaped already
+                self.terminal.print(f"{line}\n")
+            else:
+                self.tell(line)
 
     # --- the screen ----------------------------------------------------------
 

@@ -39,6 +39,9 @@ class Conversation:
     approval_mode: ev.ApprovalMode = "ask"
     mode: SessionMode = "ask"  # of the session, or of the new one
     images: list[dict[str, Any]] = field(default_factory=list)  # of the next message
+    outputs: list[str] = field(
+        default_factory=list
+    )  # of the person's commands, for the next message
     runs: list[str] = field(default_factory=list)  # exchanges, oldest first
     is_branching: bool = False  # the next message continues the last of `runs` in a new session
 
@@ -109,6 +112,10 @@ class Conversation:
         if started.run_id not in self.runs:
             self.runs.append(started.run_id)
         return started
+
+    def with_outputs(self, text: str) -> str:
+        """Return the message with the outputs that wait for it."""
+        return "\n\n".join([text, *self.outputs])
 
     async def undo(self) -> str:
         """Take back the last exchange and return what it was; "" if there is none."""

@@ -44,6 +44,11 @@ def style_preview(preview: Preview) -> list[str]:
     return _style(render_preview(preview, shutil.get_terminal_size().columns), err=False)
 
 
+def style_blocks(blocks: Sequence[Block]) -> list[str]:
+    """Return the lines of blocks as `style_preview` does."""
+    return _style(render_blocks(blocks, shutil.get_terminal_size().columns), err=False)
+
+
 def _print_lines(lines: Sequence[Line], *, err: bool) -> None:
     for line in _style(lines, err=err):
         write(line, err=err, nl=True)

@@ -6,9 +6,10 @@ from typing import TYPE_CHECKING, Unpack, get_args
 
 import click
 
-from palyra.cli.command import confirm_loss, shared_options
+from palyra.cli.command import GivenPath, confirm_loss, shared_options
 from palyra.cli.conversation import Exchange, print_exchanges, read_exchanges
 from palyra.cli.errors import CommandFailed
+from palyra.cli.export import export_session, write_new
 from palyra.cli.listing import watchable
 from palyra.cli.modes import ModeType, spell_mode
 from palyra.cli.names import LATEST, find_id, id_argument, is_short
@@ -19,6 +20,8 @@ from palyra.core.journal.records import QueueMode, SessionMode, SessionRecord
 from palyra.core.text.visible import pluralize, visible
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from palyra.client import Client, QueueChange
     from palyra.client.sessions import RestoreOptions
     from palyra.core.journal.records import SessionCheckpointRecord
@@ -134,6 +137,27 @@ def mode(options: Options, name: str, mode: SessionMode) -> None:
         return await client.set_session_mode(await get_session_id(client, name), mode)
 
     _print_change(options, talk(options, work), f"is in the mode {spell_mode(mode)}")
+
+
+@sessions.command()
+@click.argument("name", metavar="ID | KEY")
+@click.option("--out", "-o", type=GivenPath(), help="New file; standard output if left out.")
+@shared_options
+def export(options: Options, name: str, out: Path | None) -> None:
+    """Print the conversation of a session as Markdown, or write it to a new file."""
+
+    async def work(client: Client) -> str:
+        session_id = await get_session_id(client, name, is_latest_allowed=True)
+        return await export_session(client, session_id)
+
+    text = talk(options, work)
+    if options.as_json:
+        print_json({"markdown": text})
+    elif out is None:
+        say(text)
+    else:
+        write_new(out, text)
+        say(f"{out} is written")
 
 
 @sessions.command()

@@ -3,7 +3,11 @@
 A line whose first word is `/` and letters is a command; `//` begins a message with one slash.
 `/NAME` of a prompt of an MCP server is a command as well, as `/SERVER.NAME` too, which is needed where
 two servers have the name or the conversation has a command of it.  Anything else is a message, so that
-a path (`/etc/hosts`) can be asked about.
+a path (`/etc/hosts`) can be asked about.  `/NAME` of a file of the person or the workspace
+(`cli.own_commands`) sends its text; such a name comes before one of a prompt.
+
+`!COMMAND` is a command for the person's shell, `!` alone drops the outputs that wait for the next
+message, and `!!` begins a message with one exclamation mark.
 
 Arguments of a prompt are words, quoted as in a shell, in the order of the prompt, the last one up to
 the end of the line, or NAME=VALUE each.
@@ -15,6 +19,7 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import NamedTuple
 
+from palyra.cli.own_commands import OwnCommand
 from palyra.core.text.references import MAX_TARGET_CHARS, render_prompt
 from palyra.core.tool.mcp import McpPrompt
 
@@ -30,10 +35,14 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "compact": ("", "Replace older messages in later prompts by a summary."),
     "cost": ("", "Show tokens and cost of this session."),
     "why": ("", "Show how the calls of the last run were decided, and its prompt."),
+    "diff": ("", "Show what the runs of this conversation changed in files."),
+    "export": ("[FILE]", "Write the conversation to a new Markdown file."),
+    "init": ("[save]", "Have the model draft an AGENTS.md; `save` writes its last answer there."),
     "help": ("", "Show these commands."),
     "quit": ("", "Leave; the session stays."),
 }
 WITHOUT_ARGUMENT = frozenset(name for name, (argument, _) in COMMANDS.items() if not argument)
+ONLY = {"init": "save"}  # the one argument that a command takes
 NEEDS = {"image": "the name of a file", "title": "a text"}
 _PROMPT = re.compile(r"/([A-Za-z][A-Za-z0-9_.-]*)(?:[ \t]+(.*))?\Z", re.DOTALL)
 _COMMAND = re.compile(r"/([a-z]+)(?:[ \t]+(.*))?\Z", re.DOTALL)
@@ -53,10 +62,16 @@ class SlashCommand(NamedTuple):
 
 
 class PromptCommand(NamedTuple):
-    """A message that uses a prompt of an MCP server."""
+    """A message that uses a prompt of an MCP server, or is the text of an own command."""
 
     name: str
     text: str  # with the reference of the prompt
+
+
+class ShellCommand(NamedTuple):
+    """A command for the person's shell; blank: drop the outputs that wait."""
+
+    command: str
 
 
 class Mistake(NamedTuple):
@@ -71,13 +86,18 @@ def is_command(line: str) -> bool:
 
 
 def parse_line(
-    line: str, prompts: Sequence[McpPrompt] = ()
-) -> Message | SlashCommand | PromptCommand | Mistake:
+    line: str, prompts: Sequence[McpPrompt] = (), own: Sequence[OwnCommand] = ()
+) -> Message | SlashCommand | PromptCommand | ShellCommand | Mistake:
     """Return the message, command or mistake in a typed line."""
     text = line.strip()
-    if text.startswith("//"):
+    if text.startswith(("//", "!!")):
         return Message(text[1:])
+    if text.startswith("!"):
+        return ShellCommand(text[1:].strip())
     typed = _PROMPT.match(text)
+    mine = next((each for each in own if typed is not None and each.name == typed[1]), None)
+    if typed is not None and mine is not None:
+        return PromptCommand(mine.name, mine.expand((typed[2] or "").strip()))
     named = _name_prompts(prompts)
     if typed is not None and typed[1] in named and typed[1] not in COMMANDS:
         return _use_prompt(typed[1], named[typed[1]], (typed[2] or "").strip())
@@ -85,7 +105,7 @@ def parse_line(
     if match is None:
         return Message(text)
     name, argument = match[1], (match[2] or "").strip()
-    mistake = _find_mistake(name, argument, [*COMMANDS, *named])
+    mistake = _find_mistake(name, argument, [*COMMANDS, *(each.name for each in own), *named])
     return Mistake(mistake) if mistake else SlashCommand(name, argument)
 
 
@@ -99,12 +119,15 @@ def _find_mistake(name: str, argument: str, known: Sequence[str]) -> str:
         return f"/{name} takes no argument"
     if name in NEEDS and not argument:
         return f"/{name} needs {NEEDS[name]}"
+    if name in ONLY and argument not in {"", ONLY[name]}:
+        return f"/{name} takes no argument but {ONLY[name]}"
     return ""
 
 
-def help_lines(prompts: Sequence[McpPrompt] = ()) -> list[str]:
+def help_lines(prompts: Sequence[McpPrompt] = (), own: Sequence[OwnCommand] = ()) -> list[str]:
     """Return the list of commands and keys."""
     rows = [(f"/{name} {argument}", text) for name, (argument, text) in COMMANDS.items()]
+    rows += [(f"/{each.name}", f"{each.description} ({each.path})") for each in own]
     rows += [
         (_usage(name, prompt), f"{prompt.server}: {prompt.description}")
         for name, prompt in zip(prompt_names(prompts), prompts, strict=True)
@@ -114,6 +137,7 @@ def help_lines(prompts: Sequence[McpPrompt] = ()) -> list[str]:
     return [
         *lines,
         "@file:NAME adds a file; Tab completes names and shows what they cost.",
+        "!COMMAND runs a command of yours here; its output goes with your next message.",
         "A message that is typed while the run works steers it.",
         "Ctrl-C cancels the run, and leaves if pressed again.  Ctrl-D leaves.",
     ]

@@ -8,6 +8,7 @@ from palyra.cli.slash import (
     Message,
     Mistake,
     PromptCommand,
+    ShellCommand,
     SlashCommand,
     help_lines,
     parse_line,
@@ -51,13 +52,15 @@ def test_mistake_says_what_would_help(line: str, hint: str) -> None:
 
 @given(st.text())
 def test_no_line_is_lost(line: str) -> None:
-    """Every line is exactly one of the three; a message keeps its words."""
+    """Every line is exactly one of these; a message keeps its words."""
     match parse_line(line):
         case Message(text):
             assert text in line
         case SlashCommand(name, argument):
             assert name in COMMANDS
             assert argument in line
+        case ShellCommand(command):
+            assert command in line
         case Mistake(text):
             assert text
         case PromptCommand():

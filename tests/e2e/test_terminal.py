@@ -182,6 +182,55 @@ async def test_chat_holds_a_conversation(tmp_path: Path) -> None:
     assert (2, 1) == (len(runs), len({run.session_id for run in runs}))
 
 
+async def test_chat_with_own_commands_and_a_shell(tmp_path: Path) -> None:
+    """A file is a command, `!` runs here and goes with the next message, an answer becomes AGENTS.md."""
+    async with real_daemon(tmp_path) as daemon, connect(home=daemon.home) as client:
+        folder = daemon.workspace / ".claude" / "commands"
+        folder.mkdir(parents=True)
+        (folder / "greet.md").write_text("---\ndescription: Say hello\n---\n/say hello to $1\n")
+        (folder / "help.md").write_text("never sent")
+        async with chatting(daemon) as (person, process):
+            person.type("/gre\t")
+            await person.see("/greet")
+            person.type(" 'all of you' x\r")
+            await person.see("help.md is no command")
+            await person.see("hello to all of you")
+            await person.see("idle")
+            person.type("!echo mine; pwd\r")
+            await person.see(f"{daemon.workspace}")
+            await person.see("goes with the next message")
+            await person.see("idle")
+            person.type("//say # For agents\r")
+            while len(runs := (await client.list_runs()).runs) < 2:
+                pass  # each turn of the loop waits for the daemon
+            await client.wait_run(runs[0].run_id)
+            await person.see("idle")
+            person.type(f"/export {tmp_path}/talk.md\r")
+            await person.see("talk.md is written")
+            await person.see("idle")
+            person.type("/diff\r")
+            await person.see("no change of a file")
+            await person.see("idle")
+            person.type("/init save\r")
+            await person.see("AGENTS.md is written")
+            await person.see("idle")
+            person.type("/init save\r")
+            await person.see("exists already")
+            await person.see("idle")
+            person.type("\x04")
+        runs = (await client.list_runs()).runs
+        printed = await palyra("sessions", "export", runs[0].session_id, home=daemon.home)
+        out = str(tmp_path / "talk.md")
+        again = await palyra("sessions", "export", runs[0].session_id, "-o", out, home=daemon.home)
+    talk = (tmp_path / "talk.md").read_text()
+    assert talk.strip() == printed.out.strip()
+    assert (1, True) == (again.code, "exists already" in again.err)
+    assert "> /say hello to all of you" in talk
+    assert "> > $ echo mine; pwd\n> > mine\n" in talk
+    assert "# For agents\n" == (daemon.workspace / "AGENTS.md").read_text()
+    assert (0, 2) == (process.poll(), len(runs))
+
+
 async def refuse_words(person: ChatPerson) -> None:
     """Type what is no answer until it is refused as one, and not as too soon."""
     refused = "too soon"
