@@ -3,7 +3,6 @@
 import { dayAccount, isOpen } from "./overview.js";
 import { headline } from "./fold/money.js";
 import { clock, span, timeOfDay } from "./fold/time.js";
-import { many } from "./fold/text.js";
 import { icon } from "./parts/icon.js";
 import { html, keyed } from "./view.js";
 
@@ -56,8 +55,8 @@ export function lamp(context) {
 
 function describeLamp({ wire, store: { state } }) {
   if (state.ended) return ["closed", state.ended.message, "stale"];
+  if (!wire) return ["connecting", state.lost_ms ? "no answer yet" : "", "wait"];
   if (state.lost_ms) return ["stale", `since ${timeOfDay(state.lost_ms)}`, "stale"];
-  if (!wire) return ["connecting", "", "wait"];
   if (state.is_newer) return ["new version", "", "new"];
   if (state.catching !== undefined) return ["catching up", `${Math.floor(state.catching * 100)} %`, "wait"];
   if (state.status?.state === "draining") return ["draining", "no new runs", "stale"];
@@ -94,5 +93,5 @@ export function titleOf({ questions }, screen) {
 /** A line above the screen while figures are old. */
 export function staleLine({ lost_ms, ended }) {
   if (ended || !lost_ms) return null;
-  return html`<p class="stale-line">${icon("warn")}<span><b>stale since ${timeOfDay(lost_ms)}</b>, ${many(1, "try", "tries")} after the other is made. Nothing can be answered.</span></p>`;
+  return html`<p class="stale-line">${icon("warn")}<span><b>stale since ${timeOfDay(lost_ms)}</b>. The page connects again by itself; until then nothing can be answered.</span></p>`;
 }

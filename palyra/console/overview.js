@@ -25,7 +25,7 @@ export class Overview {
   start(wire) {
     this.refresh();
     setInterval(() => document.hidden || this.refresh(), EVERY_MS);
-    void this.#listen(wire);
+    this.#listen(wire).catch(() => {}); // the end of the connection for good: the lamp says it
   }
 
   /** Read it all again; several calls at once are one. */

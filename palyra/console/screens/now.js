@@ -1,6 +1,6 @@
 // Now: does somebody have to act, is it well, what happens.  The first line is the answer.
 //
-// State: `now` = {runs, last (run_id -> event), wrong, sessions, models, error}; the rest is overview.js's.
+// State: `now` = {runs (open ones), last (run_id -> event), titles, wrong, sessions, models, error}; the rest is overview.js's.
 
 import { isOpen } from "../overview.js";
 import { exact } from "../fold/money.js";
@@ -17,43 +17,61 @@ export const title = "Now";
 
 const DAY_MS = 86_400_000;
 const SOON_MS = 300_000;
-const EVERY_MS = 2_000;
+const EVERY_MS = 4_000;
 const ROWS = 8;
 const NEAR = 0.8; // of a budget, spent
 const ORDER = ["awaiting_approval", "stranded", "in_progress", "recovering", "queued"];
 
 let timer;
+let watch;
 let isReading = false;
 
 export function open(context) {
   close();
   void read(context);
   timer = setInterval(() => document.hidden || void read(context), EVERY_MS);
+  void follow(context, (watch = context.wire.watchRuns()));
 }
 
 export function close() {
   clearInterval(timer);
+  watch?.close();
+}
+
+/** Open runs come by themselves, at most a few times a second each. */
+async function follow({ store, isLive, ask }, watched) {
+  try {
+    for await (const _ of watched) {
+      const runs = tree([...watched.runs.values()]);
+      store.set({ now: { ...store.state.now, runs, error: null } });
+      await describe({ store, ask }, runs.slice(0, ROWS));
+    }
+  } catch (error) {
+    if (isLive()) store.set({ now: { ...store.state.now, error } });
+  }
+}
+
+/** The last event and the message of the runs that are shown. */
+async function describe({ store, ask }, runs) {
+  const { last = {}, titles = {} } = store.state.now ?? {};
+  const [events, texts] = await Promise.all([lastEvents({ ask }, runs, last), messages({ ask }, runs, titles)]);
+  store.set({ now: { ...store.state.now, last: events, titles: texts } });
 }
 
 async function read(context) {
   if (isReading || !context.isLive()) return;
   isReading = true;
   const { store, ask } = context;
-  const before = store.state.now ?? {};
   try {
-    const [open, ended, sessions, models] = await Promise.all([
-      ask("run.list", { states: ["accepted", "in_progress"], limit: 200 }),
+    const [ended, sessions, models] = await Promise.all([
       ask("run.list", { states: ["done", "failed"], limit: 200 }),
       ask("session.list", { limit: 50 }),
       ask("model.list").catch(() => ({ models: [] })),
     ]);
-    const runs = tree(open.runs);
-    const last = await lastEvents(context, runs.slice(0, ROWS), before.last ?? {});
-    const titles = await messages(context, runs.slice(0, ROWS), before.titles ?? {});
     const wrong = ended.runs.filter((run) => isWrong(run) && endOf(run) > context.now() - DAY_MS);
-    store.set({ now: { runs, ended: ended.runs, last, titles, wrong, sessions: sessions.sessions, models: models.models } });
+    store.set({ now: { ...store.state.now, wrong, sessions: sessions.sessions, models: models.models, isRead: true } });
   } catch (error) {
-    if (context.isLive()) store.set({ now: { ...before, error } });
+    if (context.isLive()) store.set({ now: { ...store.state.now, error } });
   }
   isReading = false;
 }
@@ -100,7 +118,7 @@ const endOf = (run) => run.finished_ms ?? run.created_ms;
 export function view(context) {
   const { state } = context.store;
   const { now } = state;
-  if (!now?.runs) return html`<div class="pad">${now?.error ? failure(now.error, () => open(context)) : skeleton(8)}</div>`;
+  if (!now?.runs || !now.isRead || !state.status) return html`<div class="pad">${now?.error ? failure(now.error, () => open(context)) : skeleton(8)}</div>`;
   return html`<div class="now ${context.isLive() ? "" : "dim"}">
     <div class="pad">
       <h1>${answer(context, state)}</h1><p class="soft">${second(state)}</p>
@@ -231,7 +249,7 @@ function ended(run) {
   return html`${icon(isFailed ? "cross" : "partial", isFailed ? "bad" : "")}<b class="cut" title=${run.reason}>Run ${isFailed ? "failed" : "partial"}, ${run.reason ?? "no reason"}</b>`;
 }
 
-function running(context, { runs, last, titles }) {
+function running(context, { runs, last = {}, titles = {} }) {
   if (!runs.length) return html`<p class="muted quiet-line">No run is open. Each will be one line here: message, agent, phase, last event, cost.</p>`;
   return html`<table class="runs"><thead><tr><th>Message</th><th>Agent</th><th>Phase</th><th>Last event</th><th class="num">Age</th>
       <th class="num">Turns</th><th class="num">Tokens</th><th class="num">Cost</th></tr></thead>
