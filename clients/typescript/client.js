@@ -49,6 +49,8 @@ const READS = new Set([
   "run.replay",
   "run.diff",
   "tape.read",
+  "tape.find",
+  "tape.outline",
   "tape.verify",
   "tape.export",
   "context.explain",

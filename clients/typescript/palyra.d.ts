@@ -472,6 +472,61 @@ export interface TapeItem {
   data: unknown;
 }
 
+/** Search of events of one tape; each given filter must fit. */
+export interface TapeFind {
+  run_id: string;
+  text?: string;
+  kinds?: string[];
+  call_id?: string | null;
+  marks?: ("approval" | "denial" | "failure" | "guard" | "recovery" | "taint")[];
+  from_seq?: number | null;
+  backwards?: boolean;
+  limit?: number;
+}
+
+/** Events that fit, in the order of the search, and where to go on; no `next_seq`: all was searched. */
+export interface TapeFound {
+  hits: TapeHit[];
+  head_seq: number;
+  next_seq?: number | null;
+}
+
+/** An event that fits, with the place of the text in it. */
+export interface TapeHit {
+  seq: number;
+  at_ms: number;
+  kind: string;
+  call_id?: string | null;
+  marks?: ("approval" | "denial" | "failure" | "guard" | "recovery" | "taint")[];
+  field?: string;
+  excerpt?: string;
+  at?: number;
+}
+
+/** A tape, summed up in so many buckets. */
+export interface TapeOutlineParams {
+  run_id: string;
+  buckets?: number;
+}
+
+/** A tape in buckets of `width` events; the first one begins at `floor`. */
+export interface TapeOutline {
+  run_id: string;
+  floor: number;
+  head: number;
+  width: number;
+  buckets: Record<string, number>[];
+  marks: OutlineMark[];
+}
+
+/** The events of one mark in one bucket; a bucket without them has no such item. */
+export interface OutlineMark {
+  mark: "approval" | "denial" | "failure" | "guard" | "recovery" | "taint";
+  bucket: number;
+  seq: number;
+  count: number;
+}
+
 /** One run after a cursor; or a session, or everything, from now on. */
 export interface TapeSubscribe {
   run_id?: string | null;
@@ -3545,6 +3600,8 @@ export interface Methods {
   "run.diff": { params: RunDiffParams; result: RunDiff };
   "run.undo": { params: RunUndoParams; result: RunUndo };
   "tape.read": { params: TapeRead; result: TapeItems };
+  "tape.find": { params: TapeFind; result: TapeFound };
+  "tape.outline": { params: TapeOutlineParams; result: TapeOutline };
   "tape.subscribe": { params: TapeSubscribe; result: Subscribed };
   "tape.unsubscribe": { params: TapeUnsubscribe; result: Unsubscribed };
   "tape.verify": { params: TapeVerify; result: VerifyReport };

@@ -248,6 +248,8 @@ class BlockingClient(Base):
     replay_run = blocking(Client.replay_run)
     # --- TapeMethods
     read_tape = blocking(Client.read_tape)
+    find_in_tape = blocking(Client.find_in_tape)
+    outline_tape = blocking(Client.outline_tape)
     verify_tape = blocking(Client.verify_tape)
     export_tape = blocking(Client.export_tape)
     # --- ContextMethods

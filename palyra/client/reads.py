@@ -14,6 +14,8 @@ READS = frozenset({
     "run.replay",
     "run.diff",
     "tape.read",
+    "tape.find",
+    "tape.outline",
     "tape.verify",
     "tape.export",
     "context.explain",

@@ -1,7 +1,8 @@
 """Typed methods about tapes: pages, live events, verification, export."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from typing import TypedDict, Unpack
 
 import msgspec
 
@@ -10,6 +11,8 @@ from palyra.client.requests import RequestMethods
 from palyra.client.subscription import Inbox, Subscription
 from palyra.core.journal.changes import VerifyReport
 from palyra.core.tape.export import ExportSeal, render_seal
+from palyra.core.tape.outline import Mark, TapeOutline
+from palyra.core.tape.search import TapeFound
 from palyra.errors import NotFound
 from palyra.net.protocol.results import ExportPage, TapeItems
 
@@ -23,6 +26,18 @@ class TapePage(msgspec.Struct, frozen=True, kw_only=True):
     head_seq: int
     floor_seq: int
     next_after_seq: int | None
+
+
+class TapeWanted(TypedDict, total=False):
+    """Filter of `tape.find`."""
+
+    text: str
+    kinds: Sequence[str]
+    call_id: str | None
+    marks: Sequence[Mark]
+    from_seq: int | None
+    backwards: bool
+    limit: int
 
 
 class TapeMethods(RequestMethods):
@@ -40,6 +55,14 @@ class TapeMethods(RequestMethods):
             floor_seq=page.floor_seq,
             next_after_seq=page.next_after_seq,
         )
+
+    async def find_in_tape(self, run_id: str, **wanted: Unpack[TapeWanted]) -> TapeFound:
+        """Find events by text, kind, call or mark; `next_seq` of the result goes on as `from_seq`."""
+        return await self._ask("tape.find", {"run_id": run_id, **wanted}, TapeFound)
+
+    async def outline_tape(self, run_id: str, *, buckets: int = 400) -> TapeOutline:
+        """Return the tape in buckets: events by family, and the marks with their first event."""
+        return await self._ask("tape.outline", {"run_id": run_id, "buckets": buckets}, TapeOutline)
 
     @asynccontextmanager
     async def events(

@@ -89,6 +89,7 @@ from palyra.core.session.purge import SessionWork
 from palyra.core.skill.manifest import Audit, InstallSkill, SkillRecord
 from palyra.core.skill.text_skill import TextSkill
 from palyra.core.tape.events import ProgressKind
+from palyra.core.tape.search import EventRow, TapeSearch
 from palyra.core.task.views import TaskCounts
 from palyra.core.tool.artifacts import Artifact
 from palyra.core.tool.checkpoints import (
@@ -318,6 +319,19 @@ class JournalFiles(Protocol):
         """
 
 
+class TapeScans(Protocol):
+    """Looks at all of a tape, or at a large part."""
+
+    def read_codes(self, run_id: str) -> str:
+        """Return the codes of all events of the run, in order; see `core.tape.outline`."""
+
+    def search_tape(self, run_id: str, wanted: TapeSearch) -> tuple[list[EventRow], int | None]:
+        """Return the events of a bounded part that may fit, and the seq behind it, None at the end.
+
+        Which of them do fit is decided by `core.tape.search`.
+        """
+
+
 class JournalStore(
     JournalFiles,
     Registry,
@@ -328,6 +342,7 @@ class JournalStore(
     LearningStore,
     DocumentVersions,
     AccessStore,
+    TapeScans,
     Protocol,
 ):
     """The durable store.  Synchronous; blocking calls are made from threads.

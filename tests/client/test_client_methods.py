@@ -56,6 +56,8 @@ CALLS: dict[str, Call] = {
     "tape.read": lambda client: client.read_tape(RUN, 3, limit=7),
     "context.explain": lambda client: client.explain_context(RUN, 2),
     "reference.preview": lambda client: client.preview_references("see @file:a", agent="scout"),
+    "tape.find": lambda client: client.find_in_tape("run_1", text="x", kinds=["run.done"]),
+    "tape.outline": lambda client: client.outline_tape("run_1", buckets=9),
     "tape.verify": lambda client: client.verify_tape(RUN),
     "tape.export": lambda client: client.export_tape(RUN, 3, limit=7),
     "approval.list": lambda client: client.list_approvals(run_id=RUN, pending_only=True, limit=3),

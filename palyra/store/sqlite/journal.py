@@ -34,12 +34,14 @@ from palyra.core.journal.changes import (
 from palyra.core.journal.damaged_row import is_json, make_mark
 from palyra.core.journal.tape_row import TapeRow
 from palyra.core.ports import NowMs
+from palyra.core.tape.search import EventRow, TapeSearch
 from palyra.errors import PalyraError, Unavailable
 from palyra.store.files.disk import REAL_DISK, Disk
 from palyra.store.files.kept_files import SAVED, KeptFiles, is_static
 from palyra.store.journal.keys import KeyRing, Rollback
 from palyra.store.journal.signed_roots import SignedRoot, SignedRootsFile, root_break
 from palyra.store.journal.verification import verify_journal, verify_run
+from palyra.store.sqlite import tape_search
 from palyra.store.sqlite.connection import (
     Readers,
     Synchronous,
@@ -301,6 +303,14 @@ class SqliteJournal(MemorySearchQueries):
         statement = "SELECT max(seq) FROM tape WHERE run_id = ? AND kind = ?"
         found: int | None = self._read(lambda c: c.execute(statement, (run_id, kind)).get)
         return found
+
+    def read_codes(self, run_id: str) -> str:
+        """See `JournalStore.read_codes`."""
+        return self._read(lambda c: tape_search.read_codes(c, run_id))
+
+    def search_tape(self, run_id: str, wanted: TapeSearch) -> tuple[list[EventRow], int | None]:
+        """See `JournalStore.search_tape`."""
+        return self._read(lambda c: tape_search.search_tape(c, run_id, wanted))
 
     def turns(self) -> TurnQueries:
         """Return the queries of the index of conversations."""

@@ -18,6 +18,8 @@ from palyra.core.journal.records import (
 )
 from palyra.core.journal.tape_row import TapeRow
 from palyra.core.ports import JournalStore
+from palyra.core.tape.outline import code_of
+from palyra.core.tape.search import EventRow, TapeSearch
 from palyra.errors import IdempotencyConflict, PalyraError
 
 T = TypeVar("T")
@@ -70,6 +72,16 @@ class FakeStore:
             next_after_seq=rows[-1].seq if is_more else None,
             size_bytes=sum(len(row.data) for row in rows),
         )
+
+    def read_codes(self, run_id: str) -> str:
+        return "".join(code_of(row.kind, row.data) for row in self.tapes[run_id])
+
+    def search_tape(self, run_id: str, wanted: TapeSearch) -> tuple[list[EventRow], int | None]:
+        del wanted
+        return [
+            EventRow(seq=row.seq, at_ms=row.at_ms, kind=row.kind, data=row.data)
+            for row in self.tapes[run_id]
+        ], None
 
     def read_chain(self, run_id: str, *, after_seq: int, limit: int) -> list[ChainedRow]:
         rows = [row for row in self.tapes[run_id] if row.seq > after_seq]

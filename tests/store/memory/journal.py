@@ -55,6 +55,8 @@ from palyra.core.journal.records import (
 from palyra.core.journal.tape_row import merkle_root
 from palyra.core.ports import NowMs
 from palyra.core.session.purge import SessionWork
+from palyra.core.tape.outline import code_of
+from palyra.core.tape.search import EventRow, TapeSearch
 from palyra.errors import (
     Conflict,
     IdempotencyConflict,
@@ -343,6 +345,26 @@ class MemoryJournal(StoredItems):
         self._require_open()
         links = self._tapes.read_page(run_id, -1, sys.maxsize, sys.maxsize)
         return max((link.row.seq for link in links if link.row.kind == kind), default=None)
+
+    def read_codes(self, run_id: str) -> str:
+        """See `JournalStore.read_codes`."""
+        self._require_open()
+        links = self._tapes.read_page(run_id, -1, sys.maxsize, sys.maxsize)
+        return "".join(code_of(link.row.kind, link.row.data) for link in links)
+
+    def search_tape(self, run_id: str, wanted: TapeSearch) -> tuple[list[EventRow], int | None]:
+        """See `JournalStore.search_tape`."""
+        self._require_open()
+        links = self._tapes.read_page(run_id, -1, sys.maxsize, sys.maxsize)
+        rows = [
+            EventRow(seq=row.seq, at_ms=row.at_ms, kind=row.kind, data=row.data)
+            for row in (link.row for link in links)
+        ]
+        first, last = wanted.from_seq or 0, sys.maxsize
+        if wanted.backwards:
+            first, last = 0, sys.maxsize if wanted.from_seq is None else wanted.from_seq
+        found = [row for row in rows if first <= row.seq <= last]
+        return found[::-1] if wanted.backwards else found, None
 
     def read_chain(self, run_id: str, *, after_seq: int, limit: int) -> list[ChainedRow]:
         """See `JournalStore.read_chain`."""

@@ -9,14 +9,19 @@ from palyra.core.journal.changes import ChainedRow, VerifyReport
 from palyra.core.ports import JournalStore
 from palyra.core.tape.events import KINDS
 from palyra.core.tape.export import ExportLine, claim
+from palyra.core.tape.outline import Mark, TapeOutline
+from palyra.core.tape.search import TapeFound, TapeSearch
 from palyra.errors import Forbidden, InvalidParams, PalyraError
-from palyra.net.api.method import AfterSeq, Id, Method, MethodCall, at_once
+from palyra.net.api.method import AfterSeq, Id, Limit, Method, MethodCall, Seq, at_once
 from palyra.net.delivery.encoding import read_item
 from palyra.net.delivery.subscription import LiveSubscription, SubscriptionFilter
 from palyra.net.protocol.params import Params
 from palyra.net.protocol.results import ExportPage, Subscribed, TapeItems, Unsubscribed
+from palyra.services.tape_looks import outline_tape, search_tape
 
 MAX_ROWS = 1000
+MAX_TEXT_CHARS = 256
+MAX_BUCKETS = 2_000
 PageLimit = Annotated[int, msgspec.Meta(ge=1, le=MAX_ROWS)]
 
 
@@ -59,6 +64,42 @@ class TapeExport(Params, frozen=True, kw_only=True):
     limit: PageLimit = 200
 
 
+class TapeFind(Params, frozen=True, kw_only=True):
+    """Search of events of one tape; each given filter must fit."""
+
+    run_id: Id
+    text: Annotated[str, msgspec.Meta(max_length=MAX_TEXT_CHARS)] = ""
+    kinds: tuple[Annotated[str, msgspec.Meta(max_length=64)], ...] = ()
+    call_id: Annotated[str, msgspec.Meta(min_length=1, max_length=256)] | None = None
+    marks: tuple[Mark, ...] = ()
+    from_seq: Seq | None = None  # the first, or the last when backwards
+    backwards: bool = False
+    limit: Limit = 50
+
+
+class TapeOutlineParams(Params, frozen=True, kw_only=True):
+    """A tape, summed up in so many buckets."""
+
+    run_id: Id
+    buckets: Annotated[int, msgspec.Meta(ge=1, le=MAX_BUCKETS)] = 400
+
+
+async def find(call: MethodCall, params: TapeFind) -> TapeFound:
+    await _require_visible(call, params.run_id)
+    _require_known(params.kinds)
+    given = msgspec.structs.asdict(params)
+    run_id = given.pop("run_id")
+    wanted = TapeSearch(**given)
+    return await call.backend.journal.read(lambda store: search_tape(store, run_id, wanted))
+
+
+async def outline(call: MethodCall, params: TapeOutlineParams) -> TapeOutline:
+    await _require_visible(call, params.run_id)
+    return await call.backend.journal.read(
+        lambda store: outline_tape(store, params.run_id, params.buckets)
+    )
+
+
 async def read(call: MethodCall, params: TapeRead) -> TapeItems:
     await _require_visible(call, params.run_id)
     page = await call.backend.journal.read(
@@ -83,14 +124,19 @@ async def subscribe(call: MethodCall, params: TapeSubscribe) -> Subscribed:
     if sum(given) != 1:
         raise InvalidParams("give exactly one of run_id, session_id and all", field="run_id")
     kinds = None if params.kinds is None else frozenset(params.kinds)
-    unknown = sorted((kinds or frozenset()) - KINDS.keys())
-    if unknown:
-        known = ", ".join(sorted(KINDS))
-        raise InvalidParams(f"there are no events of kind {unknown[0]!r}: {known}", field="kinds")
+    _require_known(params.kinds or ())
     wanted = SubscriptionFilter(kinds, params.progress)
     if params.run_id is None:
         return await _subscribe_many(call, params, wanted)
     return await _subscribe_run(call, params.run_id, params.after_seq, wanted)
+
+
+def _require_known(kinds: tuple[str, ...]) -> None:
+    """Raise InvalidParams for a kind that does not exist."""
+    unknown = sorted({*kinds} - KINDS.keys())
+    if unknown:
+        known = ", ".join(sorted(KINDS))
+        raise InvalidParams(f"there are no events of kind {unknown[0]!r}: {known}", field="kinds")
 
 
 async def _subscribe_run(
@@ -213,6 +259,8 @@ def _render_line(chained: ChainedRow) -> str:
 
 METHODS = (
     Method("tape.read", TapeRead, TapeItems, "runs:read", read, is_bulk=True, is_exact=True),
+    Method("tape.find", TapeFind, TapeFound, "runs:read", find),
+    Method("tape.outline", TapeOutlineParams, TapeOutline, "runs:read", outline, is_bulk=True),
     Method("tape.subscribe", TapeSubscribe, Subscribed, "runs:read", subscribe, is_read=False),
     Method(
         "tape.unsubscribe",

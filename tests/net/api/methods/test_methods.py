@@ -51,6 +51,8 @@ CALLS: dict[str, dict[str, Any]] = {
     "tape.read": {"run_id": RUN},
     "run.watch": {"phases": ["in_progress"]},
     "run.unwatch": {"subscription": "sub_0"},
+    "tape.find": {"run_id": RUN, "text": "x"},
+    "tape.outline": {"run_id": RUN, "buckets": 10},
     "tape.subscribe": {"run_id": RUN},
     "tape.unsubscribe": {"subscription": "sub_0"},
     "tape.verify": {"run_id": RUN},
