@@ -105,6 +105,7 @@ ROOMS = {
         "log_history",
         "usage_sums",
         "run_loader",
+        "tape_looks",
         "agents",
         "token_factors",
         "artifacts",
