@@ -12,10 +12,11 @@ import click
 from palyra.cli.command import shared_options
 from palyra.cli.listing import Span, newer, since_option, watchable
 from palyra.cli.names import id_argument
-from palyra.cli.output import age, now_ms, one_line, print_json, print_table, say
+from palyra.cli.output import age, due, fold, now_ms, one_line, print_json, print_table, say
 from palyra.cli.talk import Options, talk
 from palyra.core.journal.records import MissedPolicy, OverlapPolicy, TaskKind, TaskState
 from palyra.core.task.views import ScheduleView, TaskView
+from palyra.core.text.visible import exact, show_json, visible
 
 
 class Moment(click.ParamType[int]):
@@ -186,8 +187,52 @@ def list_(  # noqa: PLR0913 - one for each option
 @id_argument("task_id")
 @shared_options
 def show(options: Options, task_id: str) -> None:
-    """Show a task as JSON."""
-    print_json(talk(options, lambda client: client.get_task(task_id)))
+    """Show a task: what it is to do, how far it is, and what came of it."""
+    task = talk(options, lambda client: client.get_task(task_id))
+    if options.as_json:
+        print_json(task)
+        return
+    say(f"{task.task_id}: {task.kind}, {task.state}", bold=True)
+    for line in _describe(task):
+        say(line, dim=True)
+    if task.error:
+        say(fold(f"error: {visible(task.error)}"), fg="red")
+    _print_fields("payload", task.payload)
+    _print_fields("result", task.result)
+    if task.run_id is not None:
+        say(f"`palyra runs show {task.run_id}` has the answer of its run", dim=True)
+
+
+def _describe(task: TaskView) -> list[str]:
+    """Return the lines about times, attempts and origin of a task."""
+    is_early = task.state in {"queued", "paused"} and task.not_before_ms > now_ms()
+    facts = [
+        f"submitted by {visible(task.principal)} {age(task.created_ms)} ago, priority {task.priority}",
+        f"attempt {task.attempts} of {task.max_attempts}",
+        f"begins {due(task.not_before_ms)}" if is_early else "",
+        f"last progress {age(task.progress_ms)} ago" if task.state == "running" else "",
+        f"ended {age(task.finished_ms)} ago" if task.finished_ms is not None else "",
+        f"expires {due(task.expires_ms)}" if task.expires_ms and task.finished_ms is None else "",
+        f"fired by {visible(task.firing)}" if task.firing else "",
+        f"repeats {task.retry_of}" if task.retry_of else "",
+    ]
+    return [each for each in facts if each]
+
+
+def _print_fields(title: str, fields: dict[str, Any]) -> None:
+    """Print the members of an object: texts by lines, everything else as JSON."""
+    if not fields:
+        return
+    say(f"{title}:")
+    for name, value in fields.items():
+        if isinstance(value, (dict, list)):
+            lines = show_json(value).split("\n")
+        else:
+            lines = value.split("\n") if isinstance(value, str) else [json.dumps(value)]
+        is_short = len(lines) == 1
+        say(fold(f"  {visible(name)}: {exact(lines[0])}") if is_short else f"  {visible(name)}:")
+        for line in () if is_short else lines:
+            say(fold(f"    {exact(line)}"))
 
 
 @tasks.command()

@@ -245,7 +245,7 @@ LISTINGS: dict[tuple[str, ...], tuple[str, Json, str]] = {
     ("incidents", "list", "--open"): ("incident.list", {"incidents": [INCIDENT]}, "refuses"),
     ("incidents", "show", "inc_1"): ("incident.get", INCIDENT, "disk full"),
     ("tasks", "list"): ("task.list", {"tasks": [TASK_SHOWN]}, "it was busy"),
-    ("tasks", "show", "tsk_1"): ("task.get", TASK_SHOWN, "it was busy"),
+    ("tasks", "show", "tsk_1"): ("task.get", TASK_SHOWN, "error: it was busy"),
     ("schedules", "list"): ("schedule.list", {"schedules": [SCHEDULE_SHOWN]}, "30 2 * * *"),
     ("schedules", "next", "sch_1"): ("schedule.next", INSTANTS, "2026-10-26 02:30:00+01:00"),
     ("models",): (
@@ -936,3 +936,25 @@ async def test_a_budget_with_amounts_that_cannot_be(amounts: tuple[str, ...]) ->
     async with fake_daemon() as daemon:
         refused = await palyra("budget", "set", "day", *amounts, url=daemon.url)
     assert (2, []) == (refused.code, daemon.requests)
+
+
+async def test_task_is_text_for_a_person_and_json_for_a_program() -> None:
+    """Texts are printed by lines, controls as escapes, and what is unknown is left out."""
+    task = TASK_SHOWN | {
+        "state": "succeeded",
+        "finished_ms": 2,
+        "run_id": RUN,
+        "payload": {"text": "one\ntwo\x1b[2J", "depth": 3},
+        "result": {"answer": "done"},
+    }
+    async with fake_daemon() as daemon:
+        daemon.reply_with("task.get", task)
+        shown = await palyra("tasks", "show", "tsk_1", url=daemon.url)
+        record = await palyra("tasks", "show", "tsk_1", "--json", url=daemon.url)
+    lines = shown.out.splitlines()
+    assert "tsk_1: prompt, succeeded" == lines[0]
+    assert ["payload:", "  text:", "    one", "    two\\u001b[2J", "  depth: 3"] == lines[-8:-3]
+    assert ["result:", "  answer: done"] == lines[-3:-1]
+    assert RUN in lines[-1]
+    assert "None" not in shown.out
+    assert "one\ntwo\x1b[2J" == record.json["payload"]["text"]
