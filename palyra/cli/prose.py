@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 MARK = "● "  # begins an answer in a conversation
 MIN_WIDTH = 20
+SMALL_CHARS = 4_000  # of a block that is parsed at each of its lines
 CODE_THEME = "ansi_dark"  # the colours of the terminal, on its own background
 
 
@@ -44,6 +45,7 @@ class Prose:
         self._find_size = find_size
         self._mark = mark
         self._rest = ""
+        self._parse_chars = 0  # length of the rest that is worth a look for finished blocks
         self._has_begun = False
 
     def add(self, text: str, *, is_live: bool = True) -> None:
@@ -51,22 +53,31 @@ class Prose:
         if not self._has_begun and not self._rest:
             text = text.lstrip("\n")
         self._rest += safe(text)
-        if "\n" in text:
+        # A long block is parsed at steps, or the work would grow with the square of its length.
+        if "\n" in text and len(self._rest) >= self._parse_chars:
             finished, self._rest = split_blocks(self._rest)
+            self._parse_chars = len(self._rest) * 9 // 8 if len(self._rest) > SMALL_CHARS else 0
             self._print_block(finished)
-        columns, rows = self._find_size()
         if self._rest and is_live:
-            self._show_live(
-                wrap_words(self._rest, max(columns - len(self._mark), MIN_WIDTH))[-rows:]
-            )
+            self._show_live(self._wrap_rest())
 
     def end(self) -> None:
         """Print what is left, with an empty line below a text that has a mark."""
-        rest, self._rest = self._rest, ""
+        rest, self._rest, self._parse_chars = self._rest, "", 0
         self._print_block(rest)
         if self._has_begun and self._mark:
             self._print("\n")
         self._has_begun = False
+
+    def _wrap_rest(self) -> list[str]:
+        """Return the last rows of the block in progress, where they will be when it is rendered."""
+        columns, rows = self._find_size()
+        width = max(columns - len(self._mark), MIN_WIDTH)
+        shown = wrap_words(self._rest[-width * (rows + 1) :], width)[-rows:]
+        first, other = self._mark, " " * len(self._mark)
+        indents = [other if self._has_begun else first, *[other] * len(shown)]
+        lines = [f"{indent}{row}" for indent, row in zip(indents, shown, strict=False)]
+        return ["", *lines] if self._has_begun or self._mark else lines
 
     def _print_block(self, text: str) -> None:
         if not text.strip():
@@ -88,7 +99,7 @@ def split_blocks(text: str) -> tuple[str, str]:
     """Return the blocks that nothing can change any more, and the rest."""
     starts = [
         token.map[0]
-        for token in _parser().parse(text)
+        for token in _block_parser().parse(text)
         if token.level == 0 and token.map is not None
     ]
     if len(starts) < 2:  # noqa: PLR2004 - the last one is not finished
@@ -141,7 +152,16 @@ def _without_blanks(pieces: list[Segment]) -> list[Segment]:
 
 
 @cache
+def _block_parser() -> MarkdownIt:
+    return _make_parser().disable("inline")  # what is within a block does not end it
+
+
+@cache
 def _parser() -> MarkdownIt:
+    return _make_parser()
+
+
+def _make_parser() -> MarkdownIt:
     from markdown_it import MarkdownIt  # noqa: PLC0415 - only for a terminal
 
     parser = MarkdownIt("commonmark", {"html": False}).enable(["strikethrough", "table"])

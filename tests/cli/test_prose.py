@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from palyra.cli import output
+from palyra.cli import output, prose
 from palyra.cli.output import fold, safe, wrap_words
 from palyra.cli.prose import MARK, Prose, render_markdown, split_blocks
 
@@ -54,10 +54,10 @@ def test_last_block_is_raw_until_it_is_finished() -> None:
     live: list[list[str]] = []
     prose = Prose(printed.append, lambda lines: live.append([*lines]), lambda: (60, 8), MARK)
     prose.add("first **part")
-    assert (["first **part"], []) == (live[-1], printed)
+    assert (["", "● first **part"], []) == (live[-1], printed)
     prose.add("**\n\nsecond")
     assert "\n● first part\n" == "".join(printed)
-    assert ["second"] == live[-1]
+    assert ["", "  second"] == live[-1]
     prose.end()
     assert "\n● first part\n\n  second\n\n" == "".join(printed)
 
@@ -121,3 +121,32 @@ def test_lines_are_broken_between_words_at_a_terminal(monkeypatch: pytest.Monkey
     assert max(map(len, rows)) < 40
     assert all(row.startswith("  word") for row in rows[1:])
     assert text.split() == " ".join(rows).split()
+
+
+def test_work_for_a_long_block_does_not_grow_with_its_square(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A list of thousand lines is parsed a few times, and of the part in progress only its end is wrapped."""
+    parsed: list[int] = []
+    wrapped: list[int] = []
+
+    def split(text: str) -> tuple[str, str]:
+        parsed.append(len(text))
+        return split_blocks(text)
+
+    def wrap(text: str, width: int) -> list[str]:
+        wrapped.append(len(text))
+        return wrap_words(text, width)
+
+    monkeypatch.setattr(prose, "split_blocks", split)
+    monkeypatch.setattr(prose, "wrap_words", wrap)
+    printed: list[str] = []
+    shown = Prose(printed.append, lambda _lines: None, lambda: (60, 8))
+    line = "- a point with **bold** words\n"
+    for _ in range(1_000):
+        shown.add(line)
+    whole = 1_000 * len(line)
+    assert sum(parsed) < 30 * whole  # each time: 500 times
+    assert max(wrapped) <= 60 * 9
+    shown.end()
+    assert 1_000 == re.sub(r"\x1b\[[0-9;]*m", "", "".join(printed)).count("a point with bold words")
