@@ -173,6 +173,7 @@ ROOMS = {
         "memory",
         "delegation",
         "plan",
+        "todos",
         "procedures",
         "web",
         "sandbox",

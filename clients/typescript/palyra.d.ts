@@ -3325,6 +3325,17 @@ export interface MessageReceived {
   results?: ToolMessage[];
 }
 
+/** The model replaced its to-do list, by the tool `update_todos`. */
+export interface TodosChanged {
+  todos: Todo[];
+}
+
+/** One item of the model's to-do list. */
+export interface Todo {
+  text: string;
+  state: "done" | "in_progress" | "pending";
+}
+
 /** The run left the queue. */
 export interface RunStarted {
   instance_id: string;
@@ -3334,6 +3345,7 @@ export interface RunStarted {
   token_bps?: Record<string, number>;
   refused?: string[];
   mode?: "accept_edits" | "ask" | "plan";
+  todos?: Todo[];
 }
 
 /** The requested model and the selected one. */
@@ -3771,6 +3783,7 @@ export interface Events {
   "run.accepted": RunAccepted;
   "conversation.inherited": ConversationInherited;
   "message.received": MessageReceived;
+  "todos.changed": TodosChanged;
   "run.started": RunStarted;
   "route.planned": RoutePlanned;
   "route.changed": RouteChanged;

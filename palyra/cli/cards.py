@@ -20,6 +20,7 @@ TOLD = (
     ev.DelegationEnded,
     ev.SteerReceived,
     ev.AnswerRejected,
+    ev.TodosChanged,
     ev.GuardWarned,
     ev.GuardBlocked,
     ev.RunRecovered,

@@ -15,6 +15,7 @@ from palyra.cli.cards import Cards
 from palyra.cli.event_text import narrate
 from palyra.cli.output import age, line_width, one_line, say
 from palyra.core.journal.purged_row import read_tombstone
+from palyra.core.run.todos import list_todos
 from palyra.core.tape import events as ev
 from palyra.core.text.visible import describe_call, pluralize
 
@@ -96,7 +97,9 @@ def fold_entries(items: Sequence[TapeEvent]) -> Iterator[ExchangeEntry]:
                 if line is not None:
                     is_call = isinstance(item.event, _CALLS)
                     kind: EntryKind = "call" if is_call else "note"
-                    yield ExchangeEntry(kind=kind, at_ms=at_ms, text=line.text, mark=line.mark)
+                    todos = item.event.todos if isinstance(item.event, ev.TodosChanged) else ()
+                    text = "; ".join([line.text, *list_todos(todos)])
+                    yield ExchangeEntry(kind=kind, at_ms=at_ms, text=text, mark=line.mark)
     yield from _open_questions(items)
 
 

@@ -16,6 +16,7 @@ from palyra.client import TapeEvent
 from palyra.core.journal import damaged_row
 from palyra.core.journal.purged_row import read_tombstone
 from palyra.core.run.decide import describe
+from palyra.core.run.todos import count_todos, list_todos
 from palyra.core.tape import events as ev
 from palyra.core.text.visible import describe_call, pluralize, visible
 
@@ -54,7 +55,7 @@ def narrate(item: TapeEvent, body_lines: int | None = 0) -> EventLine:
         )
     event, lines = _split_text(item, body_lines) if body_lines != 0 else (item.event, ())
     line = render(event)
-    return replace(line, text=visible(line.text), lines=lines)
+    return replace(line, text=visible(line.text), lines=lines or line.lines)
 
 
 def _split_text(item: TapeEvent, limit: int | None) -> tuple[ev.Event | None, tuple[str, ...]]:
@@ -263,6 +264,11 @@ def _answer_rejected(event: ev.AnswerRejected) -> EventLine:
     return EventLine("✗", f"no answer yet: {event.reason}", "red")
 
 
+def _todos(event: ev.TodosChanged) -> EventLine:
+    lines = tuple(list_todos(event.todos))
+    return EventLine("☰", f"to-do list, {count_todos(event.todos)}", "cyan", lines)
+
+
 def _guard_warned(event: ev.GuardWarned) -> EventLine:
     return EventLine(
         "!", f"no progress: {event.call} ({event.rule}, {event.count} times)", "yellow"
@@ -336,6 +342,7 @@ _RENDERERS: dict[type[ev.Event], Renderer] = {
     ev.DelegationEnded: _delegation_ended,
     ev.SteerReceived: _steered,
     ev.AnswerRejected: _answer_rejected,
+    ev.TodosChanged: _todos,
     ev.GuardWarned: _guard_warned,
     ev.GuardBlocked: _guard_blocked,
     ev.MessageCompleted: _message,
@@ -373,6 +380,7 @@ MEANING = {
     "tool.attested": "a signature over proposal, decision and outcome",
     "steer.received": "a message to a running run",
     "answer.rejected": "the model's last text was not an answer; it gets one more turn",
+    "todos.changed": "the model replaced its to-do list",
     "guard.warned": "the run repeats itself; the model is warned",
     "guard.blocked": "the run repeated itself too often and ends with a partial answer",
     "message.completed": "the answer, whole or partial",

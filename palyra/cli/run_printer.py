@@ -33,6 +33,7 @@ SHOWN = (
     ev.DelegationEnded,
     ev.SteerReceived,
     ev.AnswerRejected,
+    ev.TodosChanged,
     ev.GuardWarned,
     ev.GuardBlocked,
     ev.RunRecovered,

@@ -17,7 +17,11 @@ from palyra.cli.run_exit import RunExit, read_code
 from palyra.cli.talk import Options, talk
 from palyra.client import Client, RunView
 from palyra.core.journal.records import RunState
+from palyra.core.run.todos import count_todos, list_todos
 from palyra.core.session.commands import Forked
+from palyra.core.tape.events import RunStarted, Todo, TodosChanged
+
+PAGE_ROWS = 500
 
 
 @click.group()
@@ -200,7 +204,7 @@ def wait(options: Options, run_id: str, *, attention: bool, approve: str | None)
     """
     waits = approve == "ask" or find_terminal() is not None
 
-    async def work(client: Client) -> tuple[RunView, str | None, int]:
+    async def work(client: Client) -> tuple[RunView, str | None, tuple[Todo, ...], int]:
         seen = await client.wait_run(run_id, until="attention" if attention else "person")
         if not (seen.is_terminal or attention):
             if not waits:
@@ -209,21 +213,31 @@ def wait(options: Options, run_id: str, *, attention: bool, approve: str | None)
             if said is not None:
                 say(f"● {': '.join(part for part in said if part)}", err=True, dim=True)
             await client.wait_run(run_id)
-        run, answer = await _read(client, run_id)
-        return run, answer, await read_code(client, run)
+        run, answer, todos = await _read(client, run_id)
+        return run, answer, todos, await read_code(client, run)
 
-    run, answer, code = talk(options, work)
-    _print_run(options, run, answer)
+    run, answer, todos, code = talk(options, work)
+    _print_run(options, run, answer, todos)
     raise SystemExit(code)
 
 
-async def _read(client: Client, run_id: str) -> tuple[RunView, str | None]:
-    """Return a run and its whole answer, if it has one."""
+async def _read(client: Client, run_id: str) -> tuple[RunView, str | None, tuple[Todo, ...]]:
+    """Return a run, its whole answer, if it has one, and its last to-do list."""
     run = await client.get_run(run_id)
-    return run, await client.read_answer(run)
+    todos: tuple[Todo, ...] = ()
+    cursor = -1 if run.tool_calls else None
+    while cursor is not None:
+        page = await client.read_tape(run_id, cursor, limit=PAGE_ROWS)
+        cursor = page.next_after_seq
+        for item in page.events:
+            if isinstance(item.event, (RunStarted, TodosChanged)):
+                todos = item.event.todos
+    return run, await client.read_answer(run), todos
 
 
-def _print_run(options: Options, run: RunView, answer: str | None) -> None:
+def _print_run(
+    options: Options, run: RunView, answer: str | None, todos: tuple[Todo, ...] = ()
+) -> None:
     if options.as_json:
         print_json(run)
         return
@@ -236,6 +250,11 @@ def _print_run(options: Options, run: RunView, answer: str | None) -> None:
         say("its content was purged")
     else:
         say(f"no answer: {run.reason or run.phase}")
+    if todos:
+        say(f"to-do list, {count_todos(todos)}:")
+        for line in list_todos(todos):
+            say(f"  {line}")
+        say()
     said = describe_wait(run)
     rows = [
         ("run", run.run_id),

@@ -43,6 +43,7 @@ from palyra.tools.programs.git_diff import GitDiff
 from palyra.tools.skills.installed import Skills
 from palyra.tools.skills.text_skills import SOURCE as TEXT_SKILLS
 from palyra.tools.skills.text_skills import TextSkills
+from palyra.tools.todos import todo_tools
 from palyra.tools.toolbox import Tool, Toolbox
 from palyra.tools.web.fetch import web_tools
 from palyra.wiring.host import Host
@@ -130,6 +131,7 @@ def build_toolset(  # noqa: PLR0913, PLR0914 - all by name; one part a line
     toolbox = Toolbox(
         [
             *basic_tools(),
+            *todo_tools(),
             *_file_tools(checkpoints, host),
             artifact_tool(artifacts),
             *([] if host.is_closed else web_tools(webset.web)),

@@ -19,7 +19,7 @@ from tests.e2e.test_policies import ARGUMENTS
 pytestmark = pytest.mark.real
 
 READING = {  # tools that change nothing, with every argument of theirs
-    "echo", "sleep", "read_file", "list_dir", "glob", "search_text", "artifact_read",
+    "echo", "sleep", "update_todos", "read_file", "list_dir", "glob", "search_text", "artifact_read",
     "memory_search", "session_search", "process_status", "process_output", "http_fetch",
 }  # fmt: skip
 ELSEWHERE = {

@@ -176,6 +176,7 @@ async def _find_history(
         history_is_cut=history.is_cut,
         is_tainted=history.is_tainted,
         refused=history.refused,
+        todos=history.runs[-1].todos if history.runs else (),
     )
 
 

@@ -50,6 +50,7 @@ from palyra.core.model.sources import ContextSource
 from palyra.core.model.tool_results import pair_results
 from palyra.core.run.refused_items import without_refused
 from palyra.core.run.state import Run, transcript_with_results
+from palyra.core.run.todos import describe_todos
 from palyra.core.tape.events import ContextAssembled, ContextBudget, ContextGathered
 from palyra.core.text.tokens import FACTOR, corrected, estimate_tokens
 from palyra.core.tool.spec import Catalogue, build_catalogue
@@ -166,6 +167,9 @@ def assemble(  # noqa: PLR0913 - what a prompt depends on, most by name
     prompt = _Prompt(run, prefix, said, cache, pruned)
     if run.continues(attempt):
         prompt.notes.append(CONTINUE)
+    is_cut = run.cuts.compacted is not None or bool(run.cuts.omitted or pruned)
+    if run.todos and (is_cut or run.summary is not None or history.summary is not None):
+        prompt.notes.append(GuidanceMessage(describe_todos(run.todos)))
     if limits.has_clock:
         prompt.notes.append(GuidanceMessage(clock_text(run.last_ms)))
     budget = prompt.fit(limits)

@@ -21,6 +21,7 @@ from palyra.core.run.refused_items import without_refused
 from palyra.core.run.state import COMPACTION, Run, has_findings, transcript_with_results
 from palyra.core.session.fork import InheritedView
 from palyra.core.session.queue import BESIDE
+from palyra.core.tape.events import Todo
 from palyra.core.tool.spec import HANDED_OVER
 from palyra.core.trust.labels import Trust
 
@@ -41,6 +42,7 @@ class PastRun(msgspec.Struct, frozen=True, kw_only=True):
     trust: Trust = "trusted_local"  # lowest label of its words and of what it read
     refused: tuple[str, ...] = ()  # items that a provider refused, in it or before
     inherited: int = 0  # leading messages of the run's conversation from another session
+    todos: tuple[Todo, ...] = ()  # the model's list at its end
 
     @property
     def inherited_tokens(self) -> int:
@@ -108,6 +110,7 @@ def past_run(run: Run) -> PastRun:
         trust=run.trust,
         refused=tuple(name for name in run.refused if not name.startswith("reasoning:")),
         inherited=_count_inherited(run),
+        todos=run.todos,
     ).after(first)
 
 

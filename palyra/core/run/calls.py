@@ -26,6 +26,7 @@ from palyra.core.run.environment import GatedCall
 from palyra.core.run.inputs import ApprovalAnswered, AskPerson, CallEnded, Inspect, ReportIncident
 from palyra.core.run.state import ABORTED, DENIED_BY_PERSON, Question, Run
 from palyra.core.run.step import Step
+from palyra.core.run.todos import UPDATE_TODOS, todos_changed
 from palyra.core.tape import events as ev
 from palyra.core.text.canonical_json import sha256_hex
 from palyra.core.text.excerpt import excerpt
@@ -402,6 +403,8 @@ def complete_call(step: Step, call: Call, ended: CallEnded) -> None:
             pictures=ended.pictures,
         )
     )
+    if call.tool == UPDATE_TODOS and ended.status == "succeeded":
+        step.add(todos_changed(call))
     end_delegation(step, call, ended.delegated or _refused(ended))
     attest(step, call.call_id, ended.status, ended=ended)
 

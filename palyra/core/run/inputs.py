@@ -19,6 +19,7 @@ from palyra.core.tape.events import (
     CompactionTrigger,
     ContextGathered,
     SteerReceived,
+    Todo,
 )
 from palyra.core.tool.spec import DelegatedEnd, OutcomeStatus
 from palyra.core.trust.labels import Trust
@@ -41,6 +42,7 @@ class Begin(_Data, frozen=True, kw_only=True):
     token_bps: dict[str, int] = {}
     refused: tuple[str, ...] = ()
     mode: SessionMode = "ask"
+    todos: tuple[Todo, ...] = ()
 
 
 class Gathered(_Data, frozen=True, kw_only=True):

@@ -105,6 +105,7 @@ RUN_TRANSITIONS: dict[type[ev.Event], tuple[frozenset[RunState], RunState | None
     ev.DelegationEnded: (_STARTED, None),
     ev.ToolAttested: (_STARTED, None),
     ev.AnswerRejected: (_STARTED, None),
+    ev.TodosChanged: (_STARTED, None),
     ev.GuardWarned: (_STARTED, None),
     ev.GuardBlocked: (_STARTED, None),
     ev.MessageCompleted: (_STARTED, None),
@@ -193,6 +194,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     is_gathered: bool = False  # the sources of the whole run are
     sources: tuple[ev.ContextGathered, ...] = ()  # of the whole run
     refused: tuple[str, ...] = ()  # items that a provider refused, as kind:name
+    todos: tuple[ev.Todo, ...] = ()  # the model's list, at first that of the run before
     mode: SessionMode = "ask"  # of the session when the run started; its prompts are made for it
     good_tokens: int = 0  # of the last prompt that was answered
     token_bps: dict[str, int] = {}  # measured ratio of real to estimated tokens, by model
@@ -513,6 +515,7 @@ def _run_started(run: Run, event: ev.RunStarted, at_ms: int) -> Changes:
         "token_bps": event.token_bps,
         "refused": event.refused,
         "mode": event.mode,
+        "todos": event.todos,
         "is_tainted": run.is_tainted or event.is_tainted,
         "clock": _replace(run.clock, started_ms=at_ms),
     }
@@ -895,6 +898,12 @@ def _steer_received(run: Run, event: ev.SteerReceived, _at_ms: int) -> Changes:
 def _answer_rejected(run: Run, event: ev.AnswerRejected, _at_ms: int) -> Changes:
     _require(is_between_turns(run) and run.turn > 0 and not run.calls, run, event)
     return {"guidance": (*run.guidance, event.guidance), "rejections": run.rejections + 1}
+
+
+@_rule(ev.TodosChanged)
+def _todos_changed(run: Run, event: ev.TodosChanged, _at_ms: int) -> Changes:
+    _require(any(call.phase == "completed" for call in run.calls), run, event)
+    return {"todos": event.todos}
 
 
 @_rule(ev.GuardWarned)

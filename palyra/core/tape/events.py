@@ -338,6 +338,23 @@ class MessageReceived(Event, frozen=True, kw_only=True, gc=False):
     results: tuple[ToolMessage, ...] = ()  # of client-side tool calls
 
 
+TodoState = Literal["pending", "in_progress", "done"]
+
+
+class Todo(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One item of the model's to-do list."""
+
+    text: str
+    state: TodoState
+
+
+class TodosChanged(Event, frozen=True, kw_only=True, gc=False):
+    """The model replaced its to-do list, by the tool `update_todos`."""
+
+    KIND = "todos.changed"
+    todos: tuple[Todo, ...]  # the whole list
+
+
 class RunStarted(Event, frozen=True, kw_only=True, gc=False):
     """The run left the queue."""
 
@@ -351,6 +368,7 @@ class RunStarted(Event, frozen=True, kw_only=True, gc=False):
     token_bps: dict[str, int] = {}
     refused: tuple[str, ...] = ()  # items that a provider refused in these runs, with their kinds
     mode: SessionMode = "ask"  # of the session; in `plan` the model is shown `propose_plan`
+    todos: tuple[Todo, ...] = ()  # the list of the run before in the session
 
 
 class RoutePlanned(RoutePlan, Event, frozen=True, kw_only=True, gc=False):

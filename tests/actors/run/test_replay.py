@@ -202,7 +202,7 @@ async def test_other_instructions_are_a_divergence_of_a_strict_replay(
         changed = msgspec.structs.replace(DEFAULT_AGENT, instructions="Be brief.")
         prefix = stable_prefix(changed, kit.services.toolbox.catalogue())
         monkeypatch.setattr(
-            kit.services.agents, "prefix", lambda _agent, _principal, _workspace: prefix
+            kit.services.agents, "prefix", lambda _agent, _principal, _workspace, _mode: prefix
         )
         found = (await kit.gateway.replay_run(OPERATOR, run_id, strict=True)).first_divergence
         assert found is not None

@@ -73,6 +73,7 @@ INPUTS: dict[str, set[str]] = {
     "delegation.started": {"*"},
     "delegation.ended": {"*"},
     "guard.warned": set(),
+    "todos.changed": set(),
     "guard.blocked": set(),
     "message.completed": set(),
     "run.recovered": {"abandoned"},

@@ -199,6 +199,10 @@ NEXT: dict[str, tuple[Callable[[Run], ev.Event], set[str]]] = {
         lambda _: ev.AnswerRejected(reason="empty", guidance="g"),
         BETWEEN - {"call attested"},
     ),
+    "todos.changed": (
+        lambda _: ev.TodosChanged(todos=(ev.Todo(text="t", state="done"),)),
+        {"call completed", "call of an ended child", "call with an end of a child"},
+    ),
     "guard.warned": (
         lambda _: ev.GuardWarned(rule="failure", call="t()", count=3, guidance="g"),
         {"call attested"},

@@ -65,7 +65,7 @@ def answers(policy: CedarPolicy, request: PolicyRequest) -> tuple[str, str, tupl
 
 READS = (
     "echo", "sleep", "read_file", "list_dir", "glob", "search_text", "artifact_read",
-    "process_status", "process_output", "process_stop",
+    "process_status", "process_output", "process_stop", "update_todos",
 )  # fmt: skip
 EFFECTS = (
     "write_file", "apply_patch", "shell", "process_start", "http_fetch",
