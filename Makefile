@@ -15,7 +15,7 @@ CHECKED := palyra tests clients $(if $(wildcard bench/*.py),bench)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test bare package container clients lint types check cover torture damage simulate mutants bench docs lock clean
+.PHONY: help run test browser bare package container clients lint types check cover torture damage simulate mutants bench docs lock clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -25,6 +25,8 @@ run: $(VENV)/run.stamp  ## install and run the demonstration
 
 test: $(VENV)/test.stamp  ## run the test suite (PYTEST_ARGS="-k name" narrows it)
 	$(PYTEST) $(PYTEST_ARGS)
+
+browser: $(VENV)/browser.stamp  ## install what the tests of the console in Chromium need (170 MB)
 
 PYTHONS ?= $(PYTHON)
 LOAD ?= 4
@@ -117,6 +119,7 @@ lock:  ## pin the newest versions the ranges allow, for every interpreter at onc
 	.scratch/lock/bin/python -m pip --disable-pip-version-check install --quiet 'uv>=0.9'
 	$(UV_COMPILE) --extra vectors --extra wasm -o requirements/run.txt
 	$(UV_COMPILE) --extra vectors --extra wasm --extra test -c requirements/run.txt -o requirements/test.txt
+	$(UV_COMPILE_ALONE) requirements/browser.in -c requirements/test.txt -o requirements/browser.txt
 	$(UV_COMPILE_ALONE) requirements/docs.in -o requirements/docs.txt
 	echo mock-ai-api | $(UV_COMPILE_ALONE) -o requirements/mock.txt -
 
@@ -166,4 +169,9 @@ $(VENV)/test.stamp: $(VENV)/venv.stamp requirements/test.txt requirements/mock.t
 	  $(PIP) $(INSTALL_PINNED) -r $(VENV)/half1.txt; main=$$?; wait $$half && exit $$main
 	$(INSTALL_SELF)
 	$(SAY_SIZE)
+	@touch $@
+
+$(VENV)/browser.stamp: $(VENV)/test.stamp requirements/browser.txt
+	$(call SAY_INSTALL,requirements/browser.txt,170 MB)
+	@$(PIP) $(INSTALL_PINNED) -r requirements/browser.txt
 	@touch $@

@@ -25,7 +25,7 @@ REMEDIES = {
     "node": "apt install nodejs (version 22 or newer)",
     "npm": "apt install npm",
     "chromium": "apt install chromium",
-    "playwright": ".venv/bin/pip install playwright axe-playwright-python",
+    "playwright": "make browser",
     "nginx": "apt install nginx-light",
     "caddy": "apt install caddy",
     "MiniLM": "`palyra models install minilm`, PALYRA_MINILM=DATA_DIRECTORY",

@@ -11,13 +11,14 @@ import pytest
 from palyra.client import blocking
 from tests.console.conftest import DESK, PHONE, OpenPage
 from tests.console.wire import Wire
+from tests.optional import reason_without
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
     from palyra.core.journal.records import ApprovalRecord
 
-expect: Any = pytest.importorskip("playwright.sync_api").expect
+expect: Any = pytest.importorskip("playwright.sync_api", reason=reason_without("playwright")).expect
 
 LONG_LINES = 420
 

@@ -6,8 +6,9 @@ import pytest
 
 from palyra.client import blocking
 from tests.console.conftest import PHONE, OpenPage
+from tests.optional import reason_without
 
-expect: Any = pytest.importorskip("playwright.sync_api").expect
+expect: Any = pytest.importorskip("playwright.sync_api", reason=reason_without("playwright")).expect
 
 WRITE = '/call write_file {"path": "notes/plan.md", "content": "# Plan\\n\\n- one\\n"}'
 HOSTILE = "Pay <img src=x onerror=alert(1)> Rechnung\u202efdp.exe"
