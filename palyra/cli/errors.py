@@ -8,6 +8,7 @@ an interrupt and OSError.  The error is printed to standard error: as two lines 
 """
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Callable
@@ -215,6 +216,9 @@ def _remedy(error: PalyraError) -> str | None:
     return None if error.field else _own_help()
 
 
+_CLICK_WORDS = re.compile(r"^(?:Missing|No such|Option|Got|Error|Invalid|Path|File|Directory|Could) ")
+
+
 # --- the end of the program ----------------------------------------------------------------------
 
 
@@ -262,8 +266,19 @@ def print_error(error: click.ClickException, *, as_json: bool) -> None:
             CommandFailed(problem.message, problem.remedy).show()
 
 
-def _problem(error: click.ClickException) -> Problem:
+def _message(error: click.ClickException) -> str:
+    """Return the message of an error; one of click's own in the style of the others."""
     message = error.format_message()
+    if isinstance(error, CommandFailed):
+        return message
+    message = re.sub(r"^Invalid value(?: for '?([^':]+(?: / [^':]+)*)'?)?: ", r"\1: ", message)
+    message = message.removeprefix(": ").removesuffix(".")
+    message = _CLICK_WORDS.sub(lambda found: found[0].lower(), message)
+    return message.replace("no such command", "no command").replace("no such option", "no option")
+
+
+def _problem(error: click.ClickException) -> Problem:
+    message = _message(error)
     if isinstance(error, CommandFailed):
         return Problem(kind=error.kind, message=message, field=error.field, remedy=error.remedy)
     context = error.ctx if isinstance(error, click.UsageError) else None

@@ -171,3 +171,27 @@ def test_wrong_usage_has_the_form_of_all_errors(arguments: tuple[str, ...]) -> N
         ended.exit_code, error.startswith("error: "), remedy.startswith("remedy: `")
     )  # fmt: skip
     assert "--help` shows the usage" in remedy
+
+
+@every_row(
+    ("line", "message"),
+    [
+        ("run --budget x hi", "--budget: 'x': write an amount"),
+        ("run --timeout 0 hi", "--timeout: '0': write a number"),
+        ("runs list --limit 0", "--limit: 0 is not in the range"),
+        ("runs wait", "missing argument 'RUN_ID'"),
+        ("runs nosuch", "no command 'nosuch'"),
+        ("run --nosuch hi", "no option '--nosuch'"),
+        ("run --approve", "option '--approve' requires an argument"),
+        ("runs show a b", "got unexpected extra argument (b)"),
+    ],
+)
+def test_wrong_usage_is_said_in_one_style(
+    line: str, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Errors of the parser begin in lower case, name the option bare and end without a full stop."""
+    assert 2 == find_exit_code(lambda: cli.main(line.split(), prog_name="palyra", standalone_mode=False), as_json=False)
+    first, remedy = capsys.readouterr().err.splitlines()
+    assert first.startswith(f"error: {message}")
+    assert not first.endswith(".")
+    assert remedy.startswith("remedy: `palyra ")
