@@ -216,7 +216,9 @@ def _remedy(error: PalyraError) -> str | None:
     return None if error.field else _own_help()
 
 
-_CLICK_WORDS = re.compile(r"^(?:Missing|No such|Option|Got|Error|Invalid|Path|File|Directory|Could) ")
+_CLICK_WORDS = re.compile(
+    r"^(?:Missing|No such|Option|Got|Error|Invalid|Path|File|Directory|Could) "
+)
 
 
 # --- the end of the program ----------------------------------------------------------------------

@@ -1,10 +1,10 @@
-"""Short names of stored records: `latest`, a number of the last listing, or the end of an id.
+"""Short names of stored records: `latest`, a number of the last listing, the end of an id, a given name.
 
 An argument declared with `id_argument` accepts them besides whole ids.  `shared_options` replaces
 each by the whole id before it calls the command, so that no command deals with short names.
 
 A number counts the rows of the last listing that this terminal showed; another terminal's listings
-do not change it.  An ending must fit one of the newest `MAX_IDS` records; ids end with random digits,
+do not change it.  Of records with a name, it is looked for first.  An ending must fit one of the newest `MAX_IDS` records; ids end with random digits,
 so four or five are enough.  `latest` is refused where a command answers, removes or revokes: between
 reading and typing another record may have become the latest.
 """
@@ -43,6 +43,7 @@ class IdListing(NamedTuple):
     page: Callable[[Client, str | None], Awaitable[Any]]  # a page, or a list of all records
     rows: str | None = None  # name of the list in a page
     is_newest_first: bool = True
+    has_names: bool = False  # that a person gave, as `name`
 
 
 LISTINGS: dict[str, IdListing] = {
@@ -56,7 +57,7 @@ LISTINGS: dict[str, IdListing] = {
     "candidate_id": IdListing("can", lambda c, at: c.list_candidates(states=(), limit=PAGE_ROWS, cursor=at), "candidates"),
     "pairing_id": IdListing("pai", lambda c, at: c.list_pairings(limit=PAGE_ROWS, cursor=at), "pairings"),
     "task_id": IdListing("tsk", lambda c, at: c.list_tasks(limit=PAGE_ROWS, cursor=at), "tasks"),
-    "schedule_id": IdListing("sch", lambda c, _: c.list_schedules(), is_newest_first=False),
+    "schedule_id": IdListing("sch", lambda c, _: c.list_schedules(), is_newest_first=False, has_names=True),
     "token_id": IdListing("tok", lambda c, _: c.list_tokens(), is_newest_first=False),
 }  # fmt: skip
 
@@ -133,7 +134,15 @@ def short_names(context: click.Context, given: Mapping[str, Any]) -> dict[str, s
     for name, field in id_parameters(context).items():
         value = given.get(name)
         values = value if isinstance(value, tuple) else (value,)
-        found |= {each: field for each in values if each and is_short(each)}
+        listing = LISTINGS[field]
+        found |= {
+            each: field
+            for each in values
+            if each
+            and (
+                is_short(each) or (listing.has_names and not each.startswith(f"{listing.prefix}_"))
+            )
+        }
     return found
 
 
@@ -150,6 +159,15 @@ async def find_id(client: Client, short: str, field: str) -> str:
 
     Raises CommandFailed for a name that fits no record, or several.  Cancellation: nothing changed.
     """
+    if LISTINGS[field].has_names:
+        rows = await LISTINGS[field].page(client, None)
+        named = [getattr(row, field) for row in rows if row.name == short]
+        if len(named) > 1:
+            raise _failed(
+                f"{len(named)} have the name {short!r}: {', '.join(named[:MAX_SHOWN])}", field
+            )
+        if named or not is_short(short):
+            return named[0] if named else short
     if _NUMBER.fullmatch(short):
         return _find_row(int(short), field)
     if short == LATEST:

@@ -8,6 +8,7 @@ import msgspec
 
 from palyra.cli.command import GivenPath, load_config, shared_options
 from palyra.cli.errors import FAILED, USAGE, CommandFailed
+from palyra.cli.names import IdType
 from palyra.cli.output import age, print_json, say
 from palyra.cli.talk import Options, talk
 from palyra.core.policy.grants import describe_key
@@ -202,7 +203,13 @@ def suggest(options: Options, number: int | None, answers: int, *, folders: bool
 
 
 @policy.command()
-@click.option("--from", "approval_id", required=True, help="Approval whose call is to be allowed.")
+@click.option(
+    "--from",
+    "approval_id",
+    type=IdType("approval_id", is_latest_allowed=False),
+    required=True,
+    help="Approval whose call is to be allowed.",
+)
 @click.option("--dry-run", is_flag=True, help="Show the rule and its reach, and write nothing.")
 @shared_options
 def allow(options: Options, approval_id: str, *, dry_run: bool) -> None:

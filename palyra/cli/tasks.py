@@ -10,10 +10,12 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import click
 
 from palyra.cli.command import shared_options
+from palyra.cli.errors import CommandFailed
 from palyra.cli.listing import Span, newer, since_option, watchable
 from palyra.cli.names import id_argument
 from palyra.cli.output import age, due, fold, now_ms, one_line, print_json, print_table, say
 from palyra.cli.talk import Options, talk
+from palyra.client import Client
 from palyra.core.journal.records import MissedPolicy, OverlapPolicy, TaskKind, TaskState
 from palyra.core.task.views import ScheduleView, TaskView
 from palyra.core.text.visible import exact, show_json, visible
@@ -355,6 +357,59 @@ def next_(options: Options, schedule_id: str) -> None:
         return
     for at_ms in found.instants:
         say(_moment(at_ms, found.zone))
+
+
+@schedules.command("show")
+@id_argument("schedule_id")
+@shared_options
+def show_schedule(options: Options, schedule_id: str) -> None:
+    """Show one schedule: its timing, its task and what became of its instants."""
+    found = talk(options, lambda client: _find_schedule(client, schedule_id))
+    if options.as_json:
+        print_json(found)
+        return
+    facts = {
+        "schedule": found.schedule_id,
+        "name": found.name,
+        "timing": _timing(found),
+        "next": "paused" if found.paused else _moment(found.next_ms, found.zone),
+        "fired": f"{found.fired}, {found.left_out} left out",
+        "policies": f"missed {found.missed}, overlap {found.overlap}",
+        "task": f"{found.kind} {json.dumps(found.payload, ensure_ascii=False)}",
+        "problem": found.problem,
+    }
+    for name, value in facts.items():
+        if value:
+            say(f"{name:<9} {visible(value)}")
+
+
+@schedules.command("run-now")
+@id_argument("schedule_id", latest=False)
+@shared_options
+def run_now(options: Options, schedule_id: str) -> None:
+    """Submit the task of a schedule once, now; its instants do not change."""
+
+    async def work(client: Client) -> TaskView:
+        found = await _find_schedule(client, schedule_id)
+        return await client.submit_task(
+            found.kind, found.payload, priority=found.priority, max_attempts=found.max_attempts
+        )
+
+    task = talk(options, work)
+    if options.as_json:
+        print_json(task)
+    else:
+        say(f"{task.task_id} is {task.state}: `palyra tasks show {task.task_id}`")
+
+
+async def _find_schedule(client: Client, schedule_id: str) -> ScheduleView:
+    """Return the schedule.  Raises CommandFailed if there is none."""
+    for each in await client.list_schedules():
+        if each.schedule_id == schedule_id:
+            return each
+    raise CommandFailed(
+        f"no schedule {schedule_id!r}", "`palyra schedules list` shows which there are"
+    )
 
 
 @schedules.command("pause")

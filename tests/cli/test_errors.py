@@ -190,7 +190,9 @@ def test_wrong_usage_is_said_in_one_style(
     line: str, message: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Errors of the parser begin in lower case, name the option bare and end without a full stop."""
-    assert 2 == find_exit_code(lambda: cli.main(line.split(), prog_name="palyra", standalone_mode=False), as_json=False)
+    assert 2 == find_exit_code(
+        lambda: cli.main(line.split(), prog_name="palyra", standalone_mode=False), as_json=False
+    )
     first, remedy = capsys.readouterr().err.splitlines()
     assert first.startswith(f"error: {message}")
     assert not first.endswith(".")

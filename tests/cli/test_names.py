@@ -3,7 +3,8 @@
 import os
 import signal
 from pathlib import Path
-from typing import get_args
+from types import SimpleNamespace
+from typing import cast, get_args
 
 import click
 import msgspec
@@ -11,10 +12,11 @@ import pytest
 import trio
 
 from palyra.cli import last_listing
-from palyra.cli.errors import LISTS
+from palyra.cli.errors import LISTS, CommandFailed
 from palyra.cli.main import COMMANDS, cli
-from palyra.cli.names import LATEST, LISTINGS, IdType, is_short
+from palyra.cli.names import LATEST, LISTINGS, IdType, find_id, is_short
 from palyra.cli.output import now_ms
+from palyra.client import Client
 from palyra.core.ids import Prefix
 from tests.cli.command import WITHIN_S, Result, environment, palyra, start_palyra
 from tests.client.fake_daemon import RUN_VIEW, FakeDaemon, Json, fake_daemon
@@ -90,6 +92,28 @@ async def test_a_name_without_a_record_is_refused(short: str, problem: str) -> N
     assert problem in result.err
     assert "`palyra runs list`" in result.err
     assert "run.get" not in methods
+
+
+async def find_schedule(name: str, *names: str) -> str:
+    """The id that a name means, with schedules of those names."""
+    rows = [SimpleNamespace(schedule_id=f"sch_{at}", name=each) for at, each in enumerate(names)]
+
+    async def list_schedules() -> list[SimpleNamespace]:
+        await trio.lowlevel.checkpoint()
+        return rows
+
+    client = cast("Client", SimpleNamespace(list_schedules=list_schedules))
+    return await find_id(client, name, "schedule_id")
+
+
+async def test_a_schedule_is_named_by_its_name() -> None:
+    """A name is looked for before other short names; one that is not there is left to the daemon."""
+    assert "sch_1" == await find_schedule("nightly", "weekly", "nightly")
+    assert "sch_1" == await find_schedule("1234", "nightly1234", "1234")
+    assert "sch_1" == await find_schedule("latest", "a", "b")
+    assert "nosuch" == await find_schedule("nosuch", "a")
+    with pytest.raises(CommandFailed, match="2 have the name 'twice': sch_0, sch_1"):
+        await find_schedule("twice", "twice", "twice")
 
 
 @pytest.mark.real
