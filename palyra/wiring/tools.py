@@ -148,6 +148,9 @@ def build_toolset(  # noqa: PLR0913, PLR0914 - all by name; one part a line
     texts = TextSkills(
         workspaces, config.paths.config_dir, lambda tool: toolbox.put(TEXT_SKILLS, [tool])
     )
+    for name in texts.present if config.context.text_skills else ():
+        texts.look(name)  # before an agent or a replay names the tool
+        texts.offer_tool(name)
     watch = WorkspaceWatch(workspaces.values(), host.run_blocking, alarms, texts.notice)
     services = [*programs.services, *skillset.services, *_upkeep(workspaces, watch, host)]
     problems = [watch.problems, programs.problems, skillset.problems, webset.problems]
