@@ -166,6 +166,66 @@ def test_what_is_not_seen_is_not_allowed(
     answered(page).to_have_text("Denied by operator")
 
 
+def test_a_long_file_is_read_and_allowed_by_keys(
+    open_page: OpenPage, operator: blocking.BlockingClient
+) -> None:
+    """The card itself scrolls by keys, and the end of the file on the screen enables allow."""
+    question = ask(operator, "notes/keys.md", 120)
+    page = open_page(f"#/inbox/{question.approval_id}")
+    expect(page.locator("article.card")).to_be_focused()
+    expect(page.get_by_text("1 of 1 not seen yet: notes/keys.md")).to_be_visible()
+    page.keyboard.press("PageDown")
+    expect(page.get_by_role("button", name="Allow once")).to_be_disabled()
+    page.keyboard.press("End")
+    arm(page)
+    page.keyboard.press("Enter")
+    answered(page).to_have_text("Allowed once by operator")
+
+
+def test_hostile_text_of_a_call_is_text(
+    open_page: OpenPage, operator: blocking.BlockingClient
+) -> None:
+    """Markup, a script's address and turned text in path and content run nothing and are readable."""
+    content = "<img src=x onerror=alert(1)>\n<script>alert(2)</script>\nuser\u202etxt.exe\n"
+    call = json.dumps({"path": "notes/<b>\u202ebold.md", "content": content})
+    run = operator.start_run(f"Write\n/call write_file {call}")
+    operator.wait_run(run.run_id, until="attention")
+    [question] = operator.list_approvals(run_id=run.run_id, pending_only=True)
+    page = open_page(f"#/inbox/{question.approval_id}")
+    card = page.locator("article.card")
+    expect(card).to_contain_text("<img src=x onerror=alert(1)>")
+    expect(card).to_contain_text("<script>alert(2)</script>")
+    expect(card.locator(".hostile").first).to_have_text("\\u202e")
+    expect(card).to_contain_text("RIGHT-TO-LEFT OVERRIDE")
+    page.get_by_role("button", name="raw arguments").click()
+    expect(page.get_by_role("region", name="Raw arguments")).to_contain_text("\\u202e")
+    assert 0 == page.locator("img, article b:has-text('bold'), article script").count()
+    deny(operator, question)
+
+
+def test_palette_and_help_by_keys(open_page: OpenPage, operator: blocking.BlockingClient) -> None:
+    """Ctrl K goes to a screen and to an id; ? lists the keys of the screen; letters in a dialog do nothing else."""
+    question = ask(operator)
+    page = open_page("#/now")
+    expect(page.get_by_role("heading", level=1)).to_contain_text("wait")
+    page.keyboard.press("Control+k")
+    expect(page.get_by_role("combobox", name="Go to a run, session, id")).to_be_focused()
+    page.keyboard.type(question.approval_id)
+    page.keyboard.press("Enter")
+    expect(page.locator("article.card")).to_be_focused()
+    page.keyboard.press("?")
+    help_ = page.get_by_role("dialog", name="Keys")
+    expect(help_).to_contain_text("Arm deny")
+    page.keyboard.press("d")
+    page.keyboard.press("Escape")
+    expect(help_).to_have_count(0)
+    assert page.locator("article.card").get_attribute("data-armed") is None
+    page.keyboard.press("g")
+    page.keyboard.press("n")
+    expect(page).to_have_url(page.url.split("#")[0] + "#/now")
+    deny(operator, question)
+
+
 def test_a_wider_scope_needs_a_stronger_gesture(
     open_page: OpenPage, operator: blocking.BlockingClient
 ) -> None:

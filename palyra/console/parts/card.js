@@ -154,7 +154,13 @@ function scopeRow(context, card, act, scope) {
   }[scope];
   return html`<div class="scope ${scope === "once" ? "" : "wider"}"><input type="radio" name="scope" id="scope-${scope}" aria-label=${scope} ?checked=${card.scope === scope}
       .checked=${card.scope === scope} @change=${() => act.choose({ scope })}><label for="scope-${scope}">${says}
-      ${found && scope !== "once" ? html` <span class="muted">Of the last ${reach.looked_at} calls it would have answered ${found.calls}, ${found.asked} of them asked.${found.beyond?.length ? ` It also covers: ${found.beyond.join("; ")}.` : ""}</span>` : null}</label></div>`;
+      ${found && scope !== "once" && card.scope === scope ? html` <span class="muted">${reached(reach.looked_at, found)}</span>` : null}</label></div>`;
+}
+
+/** How many recent calls a scope would have answered, and what else it covers. */
+function reached(lookedAt, { calls, asked, beyond = [] }) {
+  const past = lookedAt ? `Of the last ${lookedAt} calls it would have answered ${calls}, ${asked} of them asked. ` : "";
+  return `${past}${beyond.length ? `It also covers: ${beyond.join("; ")}.` : ""}`;
 }
 
 function ttlChoice({ ttl_ms: ttl }, act) {

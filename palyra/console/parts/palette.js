@@ -6,7 +6,7 @@ import { html, keyed, render } from "../view.js";
 
 const MOST = 12;
 const IDS = [
-  [/^run_\w+$/, "run"], [/^ses_\w+$/, "session"], [/^apr_\w+$/, "inbox"], [/^mem_\w+$/, "memory"],
+  [/^run_[\w-]+$/, "run"], [/^ses_[\w-]+$/, "session"], [/^apr_[\w-]+$/, "inbox"], [/^mem_[\w-]+$/, "memory"],
 ];
 
 /** Open it; the focus goes back to where it was when it closes. */

@@ -4,24 +4,19 @@
 // and stays until it is left, whatever the queue does meanwhile; `parts/card.js` shows it.
 
 import * as arming from "../fold/arm.js";
-import { clock, span } from "../fold/time.js";
-import { tail } from "../fold/text.js";
 import { isTyping } from "../keys.js";
 import { cardView, isAnswerable, obstacle } from "../parts/card.js";
-import { icon, state as labelled } from "../parts/icon.js";
+import { answeredList, queue } from "../parts/queue.js";
 import { learningList, pairingList, readReview } from "../parts/review.js";
 import { empty, failure } from "../parts/states.js";
 import { href } from "../route.js";
-import { html, keyed } from "../view.js";
-import { isTainted, objectOf } from "./now.js";
+import { html } from "../view.js";
 
 export const title = "Inbox";
 
-const SOON_MS = 300_000;
 const MAX_LINES = 20_000; // the most that a preview may have
 const TTL_MS = 900_000;
 const HISTORY = 200;
-const SHOWN = 40; // answered ones in the queue
 const EVERY_MS = 5_000;
 
 let unsubscribe;
@@ -181,13 +176,23 @@ function actsOf(context, card) {
 function press(event, card, perform) {
   const { key, target } = event;
   if (event.repeat && (key === "Enter" || key === " ")) event.preventDefault(); // a held key presses no button
-  if (event.ctrlKey || event.metaKey || event.altKey || arming.isNeutral(key)) return;
+  if (event.ctrlKey || event.metaKey || event.altKey) return;
+  if (target === cardElement() && scrolls(target.querySelector(".object"), key)) event.preventDefault();
+  if (arming.isNeutral(key)) return;
   const isOnConfirm = target.id === "confirm";
   if (key === "Escape" && isTyping(target)) cardElement()?.focus();
   else if (key === "r" && !isTyping(target)) target.closest(".card").querySelector("input.reason")?.focus();
   else if (!isOnConfirm && (key === "Enter" || key === " ") && target.closest("button, a, input, summary")) return;
   else perform({ kind: arming.kindOf(key), isTrusted: event.isTrusted, isRepeat: event.repeat, isTyping: isTyping(target), isOnConfirm });
   if (!isTyping(target) && /^([adr]|Enter|Escape)$/.test(key)) event.preventDefault();
+}
+
+/** Keys that scroll the object while the card has the focus. */
+function scrolls(object, key) {
+  const page = object.clientHeight * 0.9;
+  const by = { PageDown: page, PageUp: -page, ArrowDown: 40, ArrowUp: -40, End: object.scrollHeight, Home: -object.scrollHeight }[key];
+  if (by) object.scrollBy(0, by);
+  return Boolean(by);
 }
 
 async function answer(context, card, decision) {
@@ -259,39 +264,10 @@ function tabs({ store: { state } }, tab) {
     aria-current=${name === tab ? "page" : null}>${text} ${count ? html`<span class="count ${look ?? ""}">${count}</span>` : null}</a>`)}</nav>`;
 }
 
-function queue(context, inbox) {
-  const { questions } = context.store.state;
-  const open = questions.filter((each) => !inbox.later.has(each.approval_id));
-  const hidden = questions.length - open.length;
-  return html`${open.length ? html`<ul>${keyed(open, (each) => each.approval_id, (each) => question(context, each, inbox.card))}</ul>` : html`<p class="muted pad">No question waits.</p>`}
-    ${hidden ? html`<p class="pad small muted">${hidden} for later. <button class="link" @click=${() => (inbox.later.clear(), context.store.touch())}>Show</button></p>` : null}
-    ${inbox.history?.length ? html`<h2 class="minor">Answered</h2>${answeredList(context, inbox, 6)}` : null}`;
-}
-
-function question(context, each, card) {
-  const left = each.expires_ms - context.now();
-  return html`<li><a href=${href("inbox", [each.approval_id])} aria-current=${each.approval_id === card?.id ? "true" : null}>
-    <b>${each.tool}</b><span class="t ${left < SOON_MS ? "" : "calm"}">${clock(left)}</span><span class="o cut" title=${each.summary}>${objectOf(each)}</span>
-    <span class="m">${each.agent || tail(each.run_id)} ${isTainted(each) ? labelled("drop", "tainted", "taint") : "·"} ${each.risk}</span></a></li>`;
-}
-
-function answeredList(context, inbox, most = SHOWN) {
-  const rows = (inbox.history ?? []).slice(0, most);
-  if (!rows.length) return html`<p class="muted pad">Nothing was answered yet.</p>`;
-  return html`<ul>${keyed(rows, (each) => each.approval_id, (each) => html`<li><a href=${href("inbox", [each.approval_id], most === SHOWN ? { tab: "answered" } : {})} aria-current=${each.approval_id === inbox.card?.id ? "true" : null}>
-    <b>${each.tool}</b><span class="t calm">${span(context.now() - each.resolved_ms)}</span><span class="o cut" title=${each.summary}>${objectOf(each)}</span>
-    <span class="m">${outcome(each)}</span></a></li>`)}</ul>`;
-}
-
-function outcome({ state, scope, by, uses }) {
-  if (state === "allowed") return html`${labelled("check", "allowed")} ${scope}${uses > 1 ? ` · used ${uses} times` : ""}${by ? ` by ${by}` : ""}`;
-  return html`<span class="state bad">${icon("denied")}<span>${state}</span></span> ${by ? `by ${by}` : "no answer in time"}`;
-}
-
 export const keys = (context) => [
   { key: "a", what: "Arm allow (with the card focused), then Enter" },
   { key: "d", what: "Arm deny (with the card focused), then Enter" },
   { key: "r", what: "Reason of a deny; Esc leaves the field" },
+  { key: "PageDown", what: "Scroll the object" },
   { key: "n", what: "Next question", act: () => next(context) },
-  { key: "j", what: "Next question", act: () => next(context) },
 ];

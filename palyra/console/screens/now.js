@@ -5,6 +5,7 @@
 import { isOpen } from "../overview.js";
 import { exact } from "../fold/money.js";
 import { clock, moment, span } from "../fold/time.js";
+import { isTainted, objectOf } from "../fold/question.js";
 import { grouped, many, oneLine, sentence, tail } from "../fold/text.js";
 import { icon, phase, state as labelled } from "../parts/icon.js";
 import { section } from "../parts/section.js";
@@ -187,16 +188,6 @@ function question(context, each, isFirst) {
     <span class="sub cut">${isTainted(each) || findings ? labelled("drop", "tainted", "taint") : null}<b class=${isHigh ? "strong" : ""}>${sentence(each.risk)} risk.</b>
       ${each.agent || "an agent"} in run <a class="plain" href=${href("run", [each.run_id])} title=${each.run_id}>${tail(each.run_id)}</a>, of ${each.principal}</span></li>`;
 }
-
-/** What a question is about, in a list: the argument that people know it by.  The card shows the object. */
-export function objectOf({ tool, summary, arguments: given }) {
-  const known = ["path", "command", "argv", "url"].map((name) => given?.[name]).find((value) => value);
-  if (known) return oneLine([known].flat().join(" "));
-  const text = oneLine(summary);
-  return text.startsWith(`${tool}(`) && text.endsWith(")") ? text.slice(tool.length + 1, -1) : text;
-}
-
-export const isTainted = ({ once_because: because = "" }) => /taint/.test(because);
 
 function pairing(context, each) {
   return html`<li class="ask"><span class="left">${clock(each.expires_ms - context.now())} left</span>
