@@ -71,6 +71,7 @@ if TYPE_CHECKING:
 MAX_TYPED = 100  # lines that wait for the daemon
 TICK_S = 1.0
 QUIET_S = 3.0  # a shorter silence is not worth a figure
+MODEL_CHARS = 30  # of the status, as of the workspace
 CALLS_CHARS = 20  # of the status, which has its seconds behind them at 80 columns
 
 
@@ -431,12 +432,24 @@ class ChatDesk:
         )
         chosen, used = self._models
         model = used if chosen == chat.model and used else chat.model or "default model"
-        session = (chat.session_id or "new session")[-12:]
-        images = f" · {len(chat.images)} images" if chat.images else ""
-        self.terminal.show_status(
-            one_line(f"{spell_mode(chat.mode)} · {chat.agent or 'default'} · {model} · in {chat.workspace or DEFAULT_WORKSPACE}"
-                     f" · …{session}{images} · {state}", 160)
-        )  # fmt: skip
+        facts = [
+            spell_mode(chat.mode),
+            one_line(model, MODEL_CHARS),
+            f"in {one_line(chat.workspace or DEFAULT_WORKSPACE, MODEL_CHARS)}",
+            f"{len(chat.images)} images" if chat.images else "",
+            f"agent {chat.agent or 'default'}",
+            f"…{chat.session_id[-12:]}" if chat.session_id else "new session",
+        ]
+        width = line_width() - 2  # blanks around it
+        self.terminal.show_status(fit_status([each for each in facts if each], state, width))
+
+
+def fit_status(facts: Sequence[str], state: str, width: int) -> str:
+    """Return the facts that the width has room for, the first ones, and the state, which is never cut off."""
+    kept = list(facts)
+    while kept and len(" · ".join([*kept, state])) > width:
+        kept.pop()
+    return one_line(" · ".join([*kept, state]), max(width, 1))
 
 
 def describe_state(

@@ -5,7 +5,7 @@ from unittest.mock import AsyncMock, Mock
 import pytest
 
 from palyra.cli.chat_commands import show_model
-from palyra.cli.chat_desk import describe_state
+from palyra.cli.chat_desk import describe_state, fit_status
 from palyra.cli.chat_session import Conversation
 from palyra.cli.errors import CommandFailed
 from palyra.cli.talk import Options
@@ -64,3 +64,18 @@ async def test_model_takes_each_name_that_the_option_takes(name: str, said: str)
     assert name == conversation.model
     with pytest.raises(CommandFailed, match="no model 'listed'"):
         await show_model(conversation, "listed")
+
+
+@pytest.mark.parametrize(
+    ("width", "shown"),
+    [
+        (79, "ask · m · in home · agent default · runs shell(ls), 61 s"),
+        (40, "ask · m · in home · runs shell(ls), 61 s"),
+        (22, "runs shell(ls), 61 s"),
+        (10, "runs shel…"),
+    ],
+)
+def test_state_has_its_room_in_a_narrow_terminal(width: int, shown: str) -> None:
+    """The least important facts are left out before the state is cut."""
+    facts = ["ask", "m", "in home", "agent default"]
+    assert shown == fit_status(facts, "runs shell(ls), 61 s", width)
