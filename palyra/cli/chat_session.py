@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from palyra.cli.conversation import print_exchanges, read_exchanges
 from palyra.cli.errors import CommandFailed
 from palyra.cli.last_session import get_last_session
-from palyra.cli.output import say
+from palyra.cli.output import fold, say
 from palyra.cli.sessions import describe_session, get_session_id
 from palyra.core.tape import events as ev
 
@@ -66,7 +66,7 @@ class Conversation:
         assert self.session_id is not None  # noqa: S101 - `resume` has set it
         session = await self.client.get_session(self.session_id)
         exchanges, is_cut = await read_exchanges(self.client, self.session_id, SHOWN_EXCHANGES)
-        say(describe_session(session), bold=True)
+        say(fold(describe_session(session)), bold=True)
         if is_cut:
             say(f"all of it: `palyra sessions show {self.session_id}`", dim=True)
         say()

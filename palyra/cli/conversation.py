@@ -13,7 +13,8 @@ import msgspec
 
 from palyra.cli.cards import Cards
 from palyra.cli.event_text import narrate
-from palyra.cli.output import age, line_width, one_line, say
+from palyra.cli.output import age, fold, line_width, one_line, say, uses_style, write
+from palyra.cli.prose import lay_out
 from palyra.core.journal.purged_row import read_tombstone
 from palyra.core.run.todos import list_todos
 from palyra.core.tape import events as ev
@@ -155,7 +156,14 @@ def print_exchanges(exchanges: Iterable[Exchange], *, most_lines: int | None = N
 def _print_entry(entry: ExchangeEntry, run_id: str, most_lines: int | None) -> None:
     if entry.kind in {"call", "note"}:
         text = one_line(entry.text, 400)
-        say(f"{entry.mark} {text}", fg=_COLOURS.get(entry.mark))
+        say(fold(f"{entry.mark} {text}"), fg=_COLOURS.get(entry.mark))
+        return
+    if entry.kind in {"answer", "text"} and uses_style():
+        rows = lay_out(entry.text)
+        for row in rows[:most_lines]:
+            write(row, nl=True)
+        if len(rows) > len(rows[:most_lines]):
+            say(_whole(run_id))
         return
     lines = entry.text.strip("\n").split("\n")
     if entry.kind in {"message", "steering"}:
@@ -164,7 +172,7 @@ def _print_entry(entry: ExchangeEntry, run_id: str, most_lines: int | None) -> N
     shown = lines if most_lines is None else _first(lines, most_lines, run_id)
     colour = "cyan" if entry.kind in {"message", "steering"} else None
     for line in shown:
-        say(line, fg=colour)
+        say(fold(line), fg=colour)
 
 
 def _first(lines: list[str], most: int, run_id: str) -> list[str]:
@@ -173,4 +181,8 @@ def _first(lines: list[str], most: int, run_id: str) -> list[str]:
     shown = [row for line in lines[: most + 1] for row in textwrap.wrap(line, width) or [""]]
     if len(shown) <= most and len(lines) <= most:
         return lines
-    return [*shown[:most], f"… `palyra runs show {run_id}` has all of it"]
+    return [*shown[:most], _whole(run_id)]
+
+
+def _whole(run_id: str) -> str:
+    return f"… `palyra runs show {run_id}` has all of it"

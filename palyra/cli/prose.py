@@ -14,7 +14,7 @@ from __future__ import annotations
 from functools import cache
 from typing import TYPE_CHECKING
 
-from palyra.cli.output import open_console, safe, wrap_words
+from palyra.cli.output import line_width, open_console, safe, uses_style, wrap_words
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -106,6 +106,14 @@ def split_blocks(text: str) -> tuple[str, str]:
         return "", text
     lines = text.split("\n")
     return "\n".join(lines[: starts[-1]]), "\n".join(lines[starts[-1] :])
+
+
+def lay_out(text: str) -> list[str]:
+    """Return the painted lines of a whole text; as they are where styles are not shown."""
+    shown = safe(text).rstrip("\n")
+    return (
+        render_markdown(shown, max(line_width(), MIN_WIDTH)) if uses_style() else shown.split("\n")
+    )
 
 
 def render_markdown(text: str, width: int) -> list[str]:

@@ -10,7 +10,8 @@ from palyra.cli.approve_policy import ApprovePolicy, bell_option
 from palyra.cli.command import shared_options
 from palyra.cli.listing import newer, since_option, watchable
 from palyra.cli.names import id_argument
-from palyra.cli.output import age, one_line, print_json, print_table, say
+from palyra.cli.output import age, one_line, print_json, print_table, say, write
+from palyra.cli.prose import lay_out
 from palyra.cli.queued import describe_wait, waiting
 from palyra.cli.run import Manner, watch
 from palyra.cli.run_exit import RunExit, read_code
@@ -242,7 +243,7 @@ def _print_run(
         print_json(run)
         return
     if answer:
-        say(answer.rstrip("\n"))
+        write("\n".join(lay_out(answer)), nl=True)
         say()
     elif not run.is_terminal:
         say(f"no answer yet: `palyra runs follow {run.run_id}` shows how it goes on")

@@ -13,7 +13,7 @@ from palyra.cli.export import export_session, write_new
 from palyra.cli.listing import watchable
 from palyra.cli.modes import ModeType, spell_mode
 from palyra.cli.names import LATEST, find_id, id_argument, is_short
-from palyra.cli.output import age, print_json, print_table, say
+from palyra.cli.output import age, fold, print_json, print_table, say
 from palyra.cli.talk import Options, talk
 from palyra.core.ids import is_id
 from palyra.core.journal.records import QueueMode, SessionMode, SessionRecord
@@ -107,7 +107,7 @@ def show(options: Options, name: str, last: int) -> None:
     if options.as_json:
         print_json({"session": session, "queue": queue, "exchanges": exchanges})
         return
-    say(describe_session(session), bold=True)
+    say(fold(describe_session(session)), bold=True)
     whose = f"{session.session_id} of {session.principal}"
     mode = f", in the mode {spell_mode(session.mode)}" if session.mode != "ask" else ""
     if session.mode_set is not None and mode:

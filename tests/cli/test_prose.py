@@ -6,7 +6,7 @@ import pytest
 
 from palyra.cli import output, prose
 from palyra.cli.output import fold, safe, wrap_words
-from palyra.cli.prose import MARK, Prose, render_markdown, split_blocks
+from palyra.cli.prose import MARK, Prose, lay_out, render_markdown, split_blocks
 
 TEXT = """# Title
 
@@ -150,3 +150,16 @@ def test_work_for_a_long_block_does_not_grow_with_its_square(
     assert max(wrapped) <= 60 * 9
     shown.end()
     assert 1_000 == re.sub(r"\x1b\[[0-9;]*m", "", "".join(printed)).count("a point with bold words")
+
+
+def test_whole_answer_is_laid_out_at_a_terminal_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pipe and NO_COLOR get the text as it is, with controls as escapes."""
+    text = "some **bold** text\x1b[2J\n\n"
+    plain = ["some **bold** text\\u001b[2J"]
+    assert plain == lay_out(text)
+    monkeypatch.setattr(output, "_is_terminal", lambda *, err: not err)
+    assert ["some bold text\\u001b[2J"] == [
+        re.sub(r"\x1b\[[0-9;]*m", "", line) for line in lay_out(text)
+    ]
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert plain == lay_out(text)
