@@ -225,6 +225,10 @@ export interface RunView {
   parent_run_id?: string | null;
   purged_ms?: number | null;
   depth?: number;
+  is_tainted?: boolean;
+  latest_kind?: string | null;
+  latest_ms?: number | null;
+  title?: string;
   answer?: RunAnswer | null;
   behind?: QueuedBehind | null;
 }
@@ -261,6 +265,10 @@ export interface RunListParams {
   principal?: string | null;
   states?: ("accepted" | "cancelled" | "done" | "failed" | "in_progress")[];
   parent_run_id?: string | null;
+  phases?: ("awaiting_approval" | "cancelled" | "done" | "failed" | "in_progress" | "queued" | "recovering" | "stranded")[];
+  agent?: string | null;
+  tainted?: boolean | null;
+  text?: string;
   limit?: number;
   cursor?: string | null;
 }
@@ -302,6 +310,10 @@ export interface RunWaited {
   parent_run_id?: string | null;
   purged_ms?: number | null;
   depth?: number;
+  is_tainted?: boolean;
+  latest_kind?: string | null;
+  latest_ms?: number | null;
+  title?: string;
   answer?: RunAnswer | null;
   behind?: QueuedBehind | null;
   timed_out: boolean;
@@ -314,6 +326,8 @@ export interface RunWatchParams {
   phases?: ("awaiting_approval" | "cancelled" | "done" | "failed" | "in_progress" | "queued" | "recovering" | "stranded")[];
   agent?: string | null;
   parent_run_id?: string | null;
+  tainted?: boolean | null;
+  text?: string;
 }
 
 /** A watch sends `run.updated`: the open runs, then those that change. */
@@ -1871,7 +1885,8 @@ export interface ConsoleLink {
 
 /** Filter and grouping of the ledger; `until_ms` is exclusive. */
 export interface UsageSummary {
-  by?: "agent" | "model" | "principal" | "run" | "session" | "day" | null;
+  by?: "agent" | "model" | "principal" | "run" | "session" | "day" | "hour" | null;
+  split?: "agent" | "model" | "principal" | "run" | "session" | null;
   principal?: string | null;
   agent?: string | null;
   session_id?: string | null;

@@ -11,7 +11,7 @@ from palyra.cli.output import due, now_ms, print_json, print_table, say
 from palyra.cli.run_options import parse_amount
 from palyra.cli.talk import Options, talk
 from palyra.client import Client
-from palyra.core.journal.changes import UsageBy, UsageSum
+from palyra.core.journal.changes import UsageBy, UsageInterval, UsageSum
 from palyra.core.journal.records import (
     BudgetAction,
     BudgetMetric,
@@ -45,7 +45,9 @@ def _span(_context: click.Context, _option: click.Parameter, value: str | None) 
 
 @click.command(short_help="Sum up tokens and cost of model calls.")
 @click.option(
-    "--by", type=click.Choice([*get_args(UsageBy), "day"]), help="Print one line for each."
+    "--by",
+    type=click.Choice([*get_args(UsageBy), *get_args(UsageInterval)]),
+    help="Print one line for each.",
 )
 @click.option("--since", callback=_span, help="Only calls of this last period: 30m, 12h, 7d.")
 @click.option("--principal", help="Only calls of this principal.")
@@ -83,11 +85,13 @@ def usage(options: Options, *, since: int | None, **wanted: Any) -> None:  # noq
 
 
 def _group(each: UsageSum, by: str) -> str:
-    if by != "day":
+    if by not in get_args(UsageInterval):
         return each.key
     from datetime import UTC, datetime  # noqa: PLC0415 - only here
 
-    return datetime.fromtimestamp(each.from_ms / 1000, UTC).strftime("%Y-%m-%d")
+    return datetime.fromtimestamp(each.from_ms / 1000, UTC).strftime(
+        "%Y-%m-%d" if by == "day" else "%Y-%m-%d %H:00"
+    )
 
 
 def _numbers(each: UsageSum) -> tuple[object, ...]:

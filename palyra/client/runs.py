@@ -47,6 +47,10 @@ class RunsWanted(TypedDict, total=False):
     principal: str | None
     states: Sequence[RunState]
     parent_run_id: str | None
+    phases: Sequence[RunPhase]
+    agent: str | None
+    tainted: bool | None
+    text: str
     cursor: str | None
     limit: int
 
@@ -59,6 +63,8 @@ class WatchedRuns(TypedDict, total=False):
     phases: Sequence[RunPhase]
     agent: str | None
     parent_run_id: str | None
+    tainted: bool | None
+    text: str
 
 
 class RunMethods(RequestMethods):

@@ -1,9 +1,9 @@
 """Typed methods about models, the ledger of their calls, and budgets."""
 
-from typing import Literal, TypedDict, Unpack
+from typing import TypedDict, Unpack
 
 from palyra.client.requests import RequestMethods
-from palyra.core.journal.changes import UsageBy
+from palyra.core.journal.changes import UsageBy, UsageInterval
 from palyra.core.journal.records import (
     BudgetAction,
     BudgetMetric,
@@ -18,7 +18,8 @@ from palyra.net.protocol.results import BudgetList, BudgetView
 class UsageOptions(TypedDict, total=False):
     """Filter and grouping of the ledger."""
 
-    by: UsageBy | Literal["day"] | None
+    by: UsageBy | UsageInterval | None
+    split: UsageBy | None
     principal: str | None
     agent: str | None
     session_id: str | None

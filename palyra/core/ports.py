@@ -322,6 +322,9 @@ class JournalFiles(Protocol):
 class TapeScans(Protocol):
     """Looks at all of a tape, or at a large part."""
 
+    def find_latest(self, run_ids: Sequence[str]) -> dict[str, tuple[str, int]]:
+        """Return kind and time of the last event of each run that has one."""
+
     def read_codes(self, run_id: str) -> str:
         """Return the codes of all events of the run, in order; see `core.tape.outline`."""
 

@@ -10,11 +10,11 @@ import msgspec
 import trio
 
 from palyra.core.access import Caller
-from palyra.core.journal.changes import Change, UsageFilter, UsageSum
+from palyra.core.journal.changes import Change, UsageBy, UsageFilter, UsageSum
 from palyra.core.journal.idempotency import IdempotencyKey, receipt_for
 from palyra.core.journal.records import BudgetRecord, Record
 from palyra.core.ports import Journal, NowMs
-from palyra.core.usage.budgets import BudgetAccount, check_budget
+from palyra.core.usage.budgets import HOUR_MS, BudgetAccount, check_budget
 from palyra.core.usage.prices import DAY_MS, Prices
 from palyra.core.usage.views import AccountsView, AccountView, UsageView, UsageWanted
 from palyra.errors import IllegalState, NotFound, TooLarge
@@ -22,6 +22,7 @@ from palyra.services.budgets import Budgets
 from palyra.services.usage_sums import open_accounts, read_sums
 
 MAX_BUDGETS = 1_000
+GRAINS_MS = {"hour": HOUR_MS, "day": DAY_MS}
 MAX_FRESH = 100_000  # ledger lines read again after a budget is set
 FRESH_MS = 3_600_000  # period of these lines; later ones were written by a clock far ahead
 
@@ -43,7 +44,13 @@ class UsageService:
         lines = wanted.lines
         if caller.principal_filter is not None:
             lines = msgspec.structs.replace(lines, principal=caller.principal_filter)
-        by, grain_ms = (None, DAY_MS) if wanted.by == "day" else (wanted.by, None)
+        by: UsageBy | None = wanted.split
+        grain_ms: int | None = None
+        match wanted.by:
+            case "hour" | "day":
+                grain_ms = GRAINS_MS[wanted.by]
+            case plain:
+                by = plain
         most = 0 if wanted.by is None else wanted.limit + 1
         total, groups = await self._journal.read(
             lambda store: (

@@ -62,6 +62,9 @@ async def test_sums_of_what_the_caller_sees(
         assert 1 == (await desk(kit).sum_usage(STRANGER, other)).total.calls
         by_day = await desk(kit).sum_usage(OPERATOR, UsageWanted(by="day", limit=1))
         assert ([3], False) == ([each.calls for each in by_day.groups], by_day.is_cut)
+        by_hour = await desk(kit).sum_usage(OPERATOR, UsageWanted(by="hour", split="principal"))
+        assert [("ann", 1), ("bob", 1), ("eve", 1)] == [(g.key, g.calls) for g in by_hour.groups]
+        assert all(not each.from_ms % 3_600_000 for each in by_hour.groups)
         few = await desk(kit).sum_usage(OPERATOR, UsageWanted(by="run", limit=2))
         assert (2, True) == (len(few.groups), few.is_cut)
 

@@ -110,3 +110,13 @@ def test_pages_of_a_search_are_the_whole_search(
         cursor, pages = found.next_seq, pages + 1
         assert pages < 100
     assert expected == seqs
+
+
+def test_the_latest_event_of_each_run(store: JournalStore) -> None:
+    """Kind and time of the last event; a run without events has no entry."""
+    fill(store)
+    found = store.find_latest(["run_a", "run_b", "run_x"])
+    assert {"run_a": EVENTS[-1].KIND, "run_b": row("run_b", 0).kind} == {
+        run_id: kind for run_id, (kind, _) in found.items()
+    }
+    assert row("run_b", 0).at_ms == found["run_b"][1]

@@ -63,8 +63,11 @@ class RunFilter(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str | None = None
     states: tuple[RunState, ...] = ()
     parent_run_id: str | None = None  # the runs that this one delegated, and its forks
+    # A store ignores these three and the phases, which `RunView.fits` compares.
     phases: tuple[RunPhase, ...] = ()
     agent: str | None = None
+    tainted: bool | None = None
+    text: str = ""  # in the title of the session
     run_ids: tuple[str, ...] = ()
     before: str | None = None
     limit: int = 100
@@ -233,6 +236,7 @@ class UsageFilter(msgspec.Struct, frozen=True, kw_only=True):
 
 
 UsageBy = Literal["principal", "agent", "session", "run", "model"]
+UsageInterval = Literal["hour", "day"]
 
 
 class UsageSum(msgspec.Struct, frozen=True, kw_only=True):

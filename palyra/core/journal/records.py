@@ -82,6 +82,7 @@ class RunRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     attempts: int = 0
     purged_ms: int | None = None  # when its content was removed for good
     depth: int = 0  # number of delegating runs above it
+    is_tainted: bool = False  # text with injection findings reached it; unknown of older runs
 
     @property
     def is_terminal(self) -> bool:

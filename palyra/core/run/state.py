@@ -320,6 +320,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
             parent_run_id=self.accepted.parent_run_id,
             depth=self.accepted.depth,
             attempts=self.recoveries,
+            is_tainted=self.is_tainted,
         )
 
 

@@ -253,6 +253,10 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     parent_run_id: str | None = None
     purged_ms: int | None = None  # when its content was removed for good
     depth: int = 0  # number of delegating runs above it
+    is_tainted: bool = False  # text with injection findings reached it; unknown of older runs
+    latest_kind: str | None = None  # of its last event, in lists and watches
+    latest_ms: int | None = None
+    title: str = ""  # of its session, in lists and watches
     answer: RunAnswer | None = None  # of `run.get`, once the run has ended with one
     behind: QueuedBehind | None = None  # of a run in its session's queue
 
@@ -268,11 +272,13 @@ class RunView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             (wanted.session_id, self.session_id),
             (wanted.parent_run_id, self.parent_run_id),
             (wanted.agent, self.agent),
+            (wanted.tainted, self.is_tainted),
         )
         return (
             all(asked in {None, own} for asked, own in exact)
             and (not wanted.states or self.state in wanted.states)
             and (not wanted.phases or self.phase in wanted.phases)
+            and wanted.text.casefold() in self.title.casefold()
         )
 
     @staticmethod

@@ -1,10 +1,8 @@
 """Usage and budgets as clients see them."""
 
-from typing import Literal
-
 import msgspec
 
-from palyra.core.journal.changes import UsageBy, UsageFilter, UsageSum
+from palyra.core.journal.changes import UsageBy, UsageFilter, UsageInterval, UsageSum
 from palyra.core.journal.records import BudgetMetric, BudgetScope, BudgetWindow
 from palyra.core.usage.budgets import Mark
 
@@ -13,7 +11,8 @@ class UsageWanted(msgspec.Struct, frozen=True, kw_only=True):
     """Query of the ledger: lines to sum up, and their grouping."""
 
     lines: UsageFilter = UsageFilter()
-    by: UsageBy | Literal["day"] | None = None
+    by: UsageBy | UsageInterval | None = None
+    split: UsageBy | None = None  # of each interval
     limit: int = 100  # groups
 
 

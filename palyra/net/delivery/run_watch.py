@@ -1,7 +1,7 @@
 """Watch of runs: a snapshot of the open ones, then the newest state of each that changes.
 
 Owns: the ids of the runs that have changed since the last frame.  Notified by: the hub, at each commit.
-Talks to: the journal, through `ReadRuns`, and the client's sink.  Never: keeps the state of a run.
+Talks to: the journal, through `ReadRuns`, which shows what the caller sees, and the client's sink.  Never: keeps the state of a run.
 
 Only ids wait, and the state is read when it is sent, so any number of changes of one run cost one
 frame.  A pass takes all ids, waits until the sink has room, and is followed by a pause; so a run is
@@ -15,7 +15,6 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 import trio
 
-from palyra.core.access import Caller
 from palyra.core.journal.changes import RunFilter
 from palyra.core.session.commands import RunView
 from palyra.errors import PalyraError
@@ -26,7 +25,7 @@ PAUSE_S = 0.25
 RUNS_IN_FRAME = 32  # to read, view and encode them takes the loop less than a millisecond
 MOST_CHANGED = 4_096
 
-ReadRuns = Callable[[Caller, RunFilter], Awaitable[list[RunView]]]
+ReadRuns = Callable[[RunFilter], Awaitable[list[RunView]]]
 _OPEN = RunFilter(states=("accepted", "in_progress"), limit=RUNS_IN_FRAME)
 
 
@@ -106,7 +105,7 @@ class RunWatch:
 
     async def _read(self, wanted: RunFilter) -> list[RunView]:
         await self._client.sink.wait_room()
-        return await self._read_runs(self._client.caller, wanted)
+        return await self._read_runs(wanted)
 
     def _send(self, runs: list[RunView], gone: list[str], *, is_last: bool | None = None) -> None:
         """Queue one frame; `is_last` is given for a part of the snapshot."""

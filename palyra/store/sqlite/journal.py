@@ -304,6 +304,10 @@ class SqliteJournal(MemorySearchQueries):
         found: int | None = self._read(lambda c: c.execute(statement, (run_id, kind)).get)
         return found
 
+    def find_latest(self, run_ids: Sequence[str]) -> dict[str, tuple[str, int]]:
+        """See `JournalStore.find_latest`."""
+        return self._read(lambda c: tape_search.find_latest(c, run_ids))
+
     def read_codes(self, run_id: str) -> str:
         """See `JournalStore.read_codes`."""
         return self._read(lambda c: tape_search.read_codes(c, run_id))

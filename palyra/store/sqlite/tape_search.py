@@ -3,6 +3,8 @@
 Each is one step of SQLite, which holds no lock of the interpreter meanwhile.
 """
 
+from collections.abc import Sequence
+
 import apsw
 import msgspec
 from msgspec import convert
@@ -51,6 +53,19 @@ SELECT coalesce(
 """
 _FORWARDS = _PART.format(last="max", first="min", order="ASC", beyond=">=")
 _BACKWARDS = _PART.format(last="min", first="max", order="DESC", beyond="<=")
+
+
+def find_latest(connection: apsw.Connection, run_ids: Sequence[str]) -> dict[str, tuple[str, int]]:
+    """Return kind and time of the last event of each run."""
+    found = connection.execute(
+        "SELECT value, latest.kind, latest.at_ms FROM json_each(?) JOIN tape AS latest"
+        " ON latest.run_id = value AND latest.seq = (SELECT max(seq) FROM tape WHERE run_id = value)",
+        (msgspec.json.encode([*run_ids]).decode(),),
+    )
+    return {run_id: (kind, at_ms) for run_id, kind, at_ms in convert([*found], list[_Latest])}
+
+
+_Latest = tuple[str, str, int]
 
 
 def read_codes(connection: apsw.Connection, run_id: str) -> str:

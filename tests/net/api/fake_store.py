@@ -1,7 +1,7 @@
 """A journal for connection tests: dicts, and commits that happen when the test says so."""
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
@@ -72,6 +72,13 @@ class FakeStore:
             next_after_seq=rows[-1].seq if is_more else None,
             size_bytes=sum(len(row.data) for row in rows),
         )
+
+    def find_session(self, session_id: str) -> SessionRecord | None:
+        return self.sessions.get(session_id)
+
+    def find_latest(self, run_ids: Sequence[str]) -> dict[str, tuple[str, int]]:
+        last = [self.tapes[each][-1] for each in run_ids if self.tapes[each]]
+        return {row.run_id: (row.kind, row.at_ms) for row in last}
 
     def read_codes(self, run_id: str) -> str:
         return "".join(code_of(row.kind, row.data) for row in self.tapes[run_id])

@@ -82,7 +82,7 @@ PLACE = ("principal", "agent", "channel", "conversation_id")
 MEMORY_SEED = bytes(32)  # signatures made with it prove nothing
 
 
-class MemoryJournal(StoredItems):
+class MemoryJournal(StoredItems):  # noqa: PLR0904 - as many methods as the Protocol has
     """A `JournalStore` that lives as long as the object."""
 
     def __init__(self, keys: KeyRing | None = None, *, now_ms: NowMs = lambda: 0) -> None:
@@ -345,6 +345,13 @@ class MemoryJournal(StoredItems):
         self._require_open()
         links = self._tapes.read_page(run_id, -1, sys.maxsize, sys.maxsize)
         return max((link.row.seq for link in links if link.row.kind == kind), default=None)
+
+    def find_latest(self, run_ids: Sequence[str]) -> dict[str, tuple[str, int]]:
+        """See `JournalStore.find_latest`."""
+        self._require_open()
+        pages = [self._tapes.read_page(each, -1, sys.maxsize, sys.maxsize) for each in run_ids]
+        last = [page[-1].row for page in pages if page]
+        return {row.run_id: (row.kind, row.at_ms) for row in last}
 
     def read_codes(self, run_id: str) -> str:
         """See `JournalStore.read_codes`."""

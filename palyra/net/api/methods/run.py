@@ -8,6 +8,7 @@ from palyra.actors.kernel.threads import run_sync
 from palyra.core.journal.changes import RunFilter
 from palyra.core.journal.records import QueueMode, RunPhase, RunState, SessionMode
 from palyra.core.model.request_options import RequestOptions
+from palyra.core.ports import JournalStore
 from palyra.core.preview.call import DEFAULT_LINES, MAX_LINES
 from palyra.core.preview.run_changes import RunDiff, RunUndo
 from palyra.core.replay.report import ReplayReport
@@ -47,6 +48,8 @@ from palyra.services.run_changes import require_digest
 from palyra.services.run_loader import find_answer
 
 MAX_WAIT_MS = 120_000
+EXAMINED_ROWS, EXAMINED_PAGES = 200, 10  # of a filter that the store has no index for
+TitleText = Annotated[str, msgspec.Meta(max_length=256)]  # in either case
 MAX_SCHEMA_BYTES = 16_384  # as the compatible APIs take
 
 
@@ -125,6 +128,10 @@ class RunListParams(Params, frozen=True, kw_only=True):
     principal: str | None = None
     states: tuple[RunState, ...] = ()
     parent_run_id: Id | None = None  # only runs that this one delegated, and its forks
+    phases: tuple[RunPhase, ...] = ()
+    agent: AgentName | None = None
+    tainted: bool | None = None
+    text: TitleText = ""
     limit: Limit = 100
     cursor: Annotated[str, cursor_of("run")] | None = None
 
@@ -137,6 +144,8 @@ class RunWatchParams(Params, frozen=True, kw_only=True):
     phases: tuple[RunPhase, ...] = ()
     agent: AgentName | None = None
     parent_run_id: Id | None = None  # only runs that this one delegated, and its forks
+    tainted: bool | None = None
+    text: TitleText = ""
 
 
 class RunUnwatch(Params, frozen=True, kw_only=True):
@@ -294,26 +303,79 @@ async def get(call: MethodCall, params: RunGet) -> RunView:
 
 
 async def list_(call: MethodCall, params: RunListParams) -> RunList:
-    wanted = RunFilter(
-        principal=params.principal,
-        session_id=params.session_id,
-        states=params.states,
-        parent_run_id=params.parent_run_id,
-        before=params.cursor,
-        limit=params.limit,
+    """Read pages until enough runs fit; what the store cannot select is looked for in a bounded part."""
+    given = msgspec.structs.asdict(params)
+    before = given.pop("cursor")
+    wanted = RunFilter(**given)
+    is_selected = not (params.phases or params.agent or params.tainted is not None or params.text)
+    page_rows = params.limit if is_selected else EXAMINED_ROWS
+    page = msgspec.structs.replace(
+        wanted, states=params.states or _states_of(params.phases), limit=page_rows
     )
+    runs: list[RunView] = []
+    for _ in range(EXAMINED_PAGES):
+        views = await _read_runs(call, msgspec.structs.replace(page, before=before))
+        runs += [view for view in views if view.fits(wanted)]
+        is_last = len(views) < page_rows
+        if len(runs) > params.limit or (len(runs) == params.limit and not is_last):
+            return RunList(runs=runs[: params.limit], next_cursor=runs[params.limit - 1].run_id)
+        if is_last:
+            return RunList(runs=runs)
+        before = views[-1].run_id
+    return RunList(runs=runs, next_cursor=before)
+
+
+# States whose runs can be in a phase.
+_STATES: dict[RunPhase, tuple[RunState, ...]] = {
+    "queued": ("accepted",),
+    "in_progress": ("in_progress",),
+    "awaiting_approval": ("in_progress",),
+    "recovering": ("accepted", "in_progress"),
+    "stranded": ("accepted", "in_progress"),
+    "done": ("done",),
+    "failed": ("failed",),
+    "cancelled": ("cancelled",),
+}
+
+
+def _states_of(phases: tuple[RunPhase, ...]) -> tuple[RunState, ...]:
+    return tuple(sorted({state for phase in phases for state in _STATES[phase]}))
+
+
+async def _read_runs(call: MethodCall, wanted: RunFilter) -> list[RunView]:
+    """Return runs as a list shows them: with their last event and the title of their session."""
     views = await call.backend.gateway.list_runs(call.caller, wanted)
-    is_full = len(views) == params.limit
-    next_cursor = views[-1].run_id if is_full else None
-    return RunList(runs=views, next_cursor=next_cursor)
+    if not views:
+        return []
+    latest, titles = await call.backend.journal.read(lambda store: _read_details(store, views))
+    shown = []
+    for view in views:
+        kind, at_ms = latest.get(view.run_id, (None, None))
+        shown.append(
+            msgspec.structs.replace(
+                view, latest_kind=kind, latest_ms=at_ms, title=titles[view.session_id]
+            )
+        )
+    return shown
+
+
+def _read_details(
+    store: JournalStore, views: list[RunView]
+) -> tuple[dict[str, tuple[str, int]], dict[str, str]]:
+    titles: dict[str, str] = {}
+    for session_id in {view.session_id for view in views}:
+        session = store.find_session(session_id)
+        titles[session_id] = "" if session is None else session.title
+    return store.find_latest([view.run_id for view in views]), titles
 
 
 async def watch(call: MethodCall, params: RunWatchParams) -> RunsWatched:
     if params.session_id is not None:
         await call.backend.sessions.get(call.caller, params.session_id)
-    gateway = call.backend.gateway
     wanted = RunFilter(**msgspec.structs.asdict(params))
-    opened = call.subscriptions.open(lambda client: RunWatch(client, wanted, gateway.list_runs))
+    opened = call.subscriptions.open(
+        lambda client: RunWatch(client, wanted, lambda page: _read_runs(call, page))
+    )
     call.then(opened.start)
     return RunsWatched(subscription=opened.subscription_id)
 

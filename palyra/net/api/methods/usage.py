@@ -1,10 +1,10 @@
 """usage.* and budget.*: the ledger of model calls, and the limits on spending."""
 
-from typing import Annotated, Literal
+from typing import Annotated, get_args
 
 import msgspec
 
-from palyra.core.journal.changes import UsageBy, UsageFilter
+from palyra.core.journal.changes import UsageBy, UsageFilter, UsageInterval
 from palyra.core.journal.records import (
     BudgetAction,
     BudgetMetric,
@@ -26,7 +26,8 @@ Amount = Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000_000_000)]
 class UsageSummary(Params, frozen=True, kw_only=True):
     """Filter and grouping of the ledger; `until_ms` is exclusive."""
 
-    by: UsageBy | Literal["day"] | None = None
+    by: UsageBy | UsageInterval | None = None
+    split: UsageBy | None = None  # each hour or day apart by this
     principal: Word | None = None
     agent: Word | None = None
     session_id: Id | None = None
@@ -69,6 +70,8 @@ async def summary(call: MethodCall, params: UsageSummary) -> UsageView:
         raise InvalidParams(
             f"until_ms {params.until_ms} lies before since_ms {params.since_ms}", field="until_ms"
         )
+    if params.split is not None and params.by not in get_args(UsageInterval):
+        raise InvalidParams("split needs by: hour or day", field="split")
     lines = UsageFilter(
         principal=params.principal,
         agent=params.agent,
@@ -78,7 +81,7 @@ async def summary(call: MethodCall, params: UsageSummary) -> UsageView:
         since_ms=params.since_ms,
         until_ms=params.until_ms,
     )
-    wanted = UsageWanted(lines=lines, by=params.by, limit=params.limit)
+    wanted = UsageWanted(lines=lines, by=params.by, split=params.split, limit=params.limit)
     return await call.backend.budgets.sum_usage(call.caller, wanted)
 
 

@@ -46,7 +46,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "run.steer": {"run_id": RUN, "text": "more"},
     "run.cancel": {"run_id": RUN, "reason": "enough"},
     "run.get": {"run_id": RUN},
-    "run.list": {"states": ["in_progress"], "limit": 10},
+    "run.list": {"states": ["in_progress"], "phases": ["in_progress"], "text": "", "limit": 10},
     "run.wait": {"run_id": RUN, "until": "attention", "timeout_ms": 10},
     "tape.read": {"run_id": RUN},
     "run.watch": {"phases": ["in_progress"]},
@@ -128,7 +128,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "skill.quarantine": {"id": "counter", "reason": "odd"},
     "skill.enable": {"id": "counter"},
     "skill.remove": {"id": "counter"},
-    "usage.summary": {"by": "day", "principal": "ann", "since_ms": 5, "limit": 3},
+    "usage.summary": {"by": "day", "split": "model", "principal": "ann", "since_ms": 5, "limit": 3},
     "budget.list": {},
     "budget.status": {"budget_id": "day"},
     "budget.set": {"budget_id": "day", "scope": "agent", "hard": 9},
@@ -514,3 +514,55 @@ async def test_a_subscription_names_kinds_that_there_are(autojump_clock: Clock) 
         peer = await daemon.connect()
         error = await peer.fail("tape.subscribe", run_id=RUN, kinds=["run.dnoe"])
         assert ("invalid_params", True) == (error["data"]["code"], "run.dnoe" in error["message"])
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        ({}, ["run_4", "run_3", "run_2"]),
+        ({"phases": ["awaiting_approval"]}, ["run_3"]),
+        ({"phases": ["in_progress", "done"]}, ["run_4", "run_2"]),
+        ({"agent": "scout"}, ["run_4"]),
+        ({"tainted": True}, ["run_2"]),
+        ({"tainted": False}, ["run_4", "run_3"]),
+        ({"text": "TÄGLICH"}, ["run_4", "run_3", "run_2"]),
+        ({"text": "nothing"}, []),
+    ],
+)
+async def test_runs_are_filtered(
+    autojump_clock: Clock, wanted: dict[str, Any], found: list[str]
+) -> None:
+    """Each filter selects by what the list shows; pages of one lead to the same runs, and end."""
+    async with open_daemon() as daemon:
+        del daemon.store.runs[RUN]
+        daemon.store.runs |= {
+            "run_2": run_record("run_2", state="done", is_tainted=True),
+            "run_3": run_record("run_3", pending_approvals=1),
+            "run_4": run_record("run_4", agent="scout"),
+        }
+        daemon.store.sessions["ses_1"] = msgspec.structs.replace(
+            daemon.store.sessions["ses_1"], title="die tägliche Arbeit, täglich"
+        )
+        peer = await daemon.connect()
+        shown = await peer.call("run.list", **wanted)
+        assert found == [run["run_id"] for run in shown["runs"]]
+        one_by_one, cursor = list[str](), {}
+        while True:
+            page = await peer.call("run.list", limit=1, **wanted, **cursor)
+            one_by_one += [run["run_id"] for run in page["runs"]]
+            if "next_cursor" not in page:
+                break
+            cursor = {"cursor": page["next_cursor"]}
+        assert found == one_by_one
+
+
+async def test_a_list_shows_the_last_event_and_the_title(autojump_clock: Clock) -> None:
+    """Kind and time are those of the last committed event; a run without one has neither."""
+    async with open_daemon() as daemon:
+        daemon.store.runs["run_2"] = run_record("run_2")
+        daemon.publish(row(0), row(1, kind="turn.started"))
+        daemon.commit(row(0), row(1, kind="turn.started"))
+        peer = await daemon.connect()
+        without, run = (await peer.call("run.list"))["runs"]
+        assert ("turn.started", row(1).at_ms) == (run["latest_kind"], run["latest_ms"])
+        assert not {"latest_kind", "latest_ms"} & without.keys()
