@@ -546,7 +546,7 @@ async def test_runs_are_filtered(
         peer = await daemon.connect()
         shown = await peer.call("run.list", **wanted)
         assert found == [run["run_id"] for run in shown["runs"]]
-        one_by_one, cursor = list[str](), {}
+        one_by_one, cursor = list[str](), dict[str, str]()
         while True:
             page = await peer.call("run.list", limit=1, **wanted, **cursor)
             one_by_one += [run["run_id"] for run in page["runs"]]
