@@ -48,6 +48,7 @@ from palyra.store.journal.keys import MIN_TOKEN_CHARS, KeyRing
 from palyra.tools.delegation import delegation_tools
 from palyra.tools.memory import memory_tools
 from palyra.tools.plan import plan_tools
+from palyra.tools.questions import question_tools
 from palyra.tools.toolbox import Tool
 from palyra.wiring.configuration import check_config
 from palyra.wiring.edge import (
@@ -173,7 +174,11 @@ class Daemon:
         delegations = Delegations(self.services, self.gateway)
         self.toolset.toolbox.put(
             DELEGATE,
-            [*delegation_tools(delegations), *plan_tools(self.sessions.accept_plan)],
+            [
+                *delegation_tools(delegations),
+                *plan_tools(self.sessions.accept_plan),
+                *question_tools(self.journal),
+            ],
         )
         self.services.procedures.show = show_procedures(self.services, self.toolset, delegations)
         documents = build_documents(

@@ -174,6 +174,7 @@ ROOMS = {
         "delegation",
         "plan",
         "todos",
+        "questions",
         "procedures",
         "web",
         "sandbox",

@@ -19,7 +19,7 @@ from typing import Literal
 
 import trio
 
-from palyra.cli.answers import NOTICE_S, describe_choices, parse_answer
+from palyra.cli.answers import NOTICE_S, describe_choices, read_answer
 from palyra.cli.approve_policy import ApprovePolicy, Disposition
 from palyra.cli.errors import USAGE, WAITING, CommandFailed
 from palyra.cli.output import fold, make_notice, say, write
@@ -180,7 +180,7 @@ class ApprovalPrompt:
         if not line:  # end of input
             self._descriptor = self._shown = None
             return
-        answer = parse_answer(line, asked.scopes)
+        answer = read_answer(asked, line)
         if answer is None:
             _print_question(asked)
             return

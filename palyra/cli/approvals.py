@@ -168,6 +168,15 @@ def deny(options: Options, **given: Any) -> None:  # noqa: ANN401 - as click cal
     _answer(options, "deny", **given)
 
 
+@approvals.command()
+@id_argument("approval_id")
+@click.argument("words", metavar="TEXT")
+@shared_options
+def answer(options: Options, approval_id: str, words: str) -> None:
+    """Answer a question of the model with TEXT: one of its choices, if it has some."""
+    _answer(options, "allow", approval_id=approval_id, digest=None, ttl_s=None, reason=words)
+
+
 def _answer(
     options: Options,
     decision: Decision,

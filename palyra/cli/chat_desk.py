@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import click
 import trio
 
-from palyra.cli.answers import NOTICE_S, Answer, describe_choices, parse_answer
+from palyra.cli.answers import NOTICE_S, Answer, describe_choices, read_answer
 from palyra.cli.cards import Cards
 from palyra.cli.chat_commands import DRAFT_INSTRUCTIONS, PERFORM, save_instructions
 from palyra.cli.chat_completion import (
@@ -369,7 +369,7 @@ class ChatDesk:
         if asked is None:
             self.tell("that question was answered already", "yellow")
             return
-        answer = parse_answer(line, asked.scopes)
+        answer = read_answer(asked, line)
         if answer is None:
             self.tell(f"not taken: {describe_choices(asked)}Ctrl-C cancels the run", "yellow")
             return

@@ -16,6 +16,7 @@ from palyra.core.journal.records import (
     GrantScope,
 )
 from palyra.core.policy.grants import MAX_TTL_MS, grant_id_of
+from palyra.core.policy.questions import ASK_USER, check_words
 from palyra.core.policy.views import Resolved
 from palyra.core.run.state import Run
 from palyra.core.tape.events import ApprovalRequested, ApprovalResolved
@@ -96,6 +97,8 @@ def check_answer(pending: ApprovalRecord, answer: ResolveApproval, now_ms: int) 
             f"scope {answer.scope!r} was not offered{why}; offered: {', '.join(pending.scopes)}",
             field="scope",
         )
+    if pending.tool == ASK_USER and answer.decision == "allow":
+        check_words(msgspec.json.decode(pending.arguments), answer.reason)
     if answer.scope == "timeboxed" and answer.ttl_ms is None:
         raise InvalidParams("a timeboxed answer needs a time: how long it holds", field="ttl_ms")
     if answer.scope != "timeboxed" and answer.ttl_ms is not None:

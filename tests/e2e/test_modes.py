@@ -19,7 +19,7 @@ from tests.e2e.test_policies import ARGUMENTS
 pytestmark = pytest.mark.real
 
 READING = {  # tools that change nothing, with every argument of theirs
-    "echo", "sleep", "update_todos", "read_file", "list_dir", "glob", "search_text", "artifact_read",
+    "echo", "sleep", "update_todos", "ask_user", "read_file", "list_dir", "glob", "search_text", "artifact_read",
     "memory_search", "session_search", "process_status", "process_output", "http_fetch",
 }  # fmt: skip
 ELSEWHERE = {
@@ -107,3 +107,27 @@ async def see_edits(client: Client, session_id: str, daemon: DaemonProcess) -> N
             without = await decide(client, other, tool, given)
             assert found == without or (found, without) == (ACCEPT_EDITS, "ask"), (tool, given)
             assert found != ACCEPT_EDITS or tool in {"write_file", "apply_patch"}, (tool, given)
+
+
+async def test_a_question_is_answered_by_a_command(tmp_path: Path) -> None:
+    """A wrong choice is refused with the possible ones; the right one reaches the model."""
+    with running(tmp_path) as daemon:
+        async with daemon.connect() as client:
+            question = json.dumps({"question": "Which?", "choices": ["left", "right"]})
+            started = await client.start_run(f"/call ask_user {question}")
+            await client.wait_run(started.run_id, until="attention")
+            (asked,) = await client.list_approvals(pending_only=True)
+            wrong = await palyra("approvals", "answer", asked.approval_id, "up", home=daemon.home)
+            assert wrong.code
+            assert "left, right" in wrong.err
+            right = await palyra(
+                "approvals", "answer", asked.approval_id, "right", home=daemon.home
+            )
+            assert not right.code
+            assert (await client.wait_run(started.run_id)).state == "done"
+            tape = await read_whole(client, started.run_id)
+            (done,) = find_events(tape, ev.ToolCompleted)
+            assert isinstance(done, ev.ToolCompleted)
+            assert done.output.endswith("answers: right")
+            described = await palyra("runs", "show", started.run_id, home=daemon.home)
+            assert not described.code

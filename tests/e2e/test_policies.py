@@ -24,6 +24,7 @@ PATCH = "*** Begin Patch\n*** Update File: a.txt\n@@\n-x\n+y\n*** End Patch\n"
 ARGUMENTS: dict[str, list[dict[str, Any]]] = {
     "echo": [{"text": "hi"}, {"text": 5}],
     "update_todos": [{"todos": [{"text": "look", "state": "pending"}]}, {"todos": [{"text": ""}]}],
+    "ask_user": [{"question": "which?"}, {"question": "which?", "choices": ["one"]}],
     "sleep": [{"seconds": 0}],
     "read_file": [{"path": "a.txt"}, {"path": "../a"}, {"path": ".env"}, {}],
     "list_dir": [{"path": ""}, {"path": ".ssh"}],

@@ -50,7 +50,7 @@ RUN_BPS = 1_000  # for each run beyond the first
 NAME = re.compile(r"[a-z][a-z0-9_]{0,39}")
 
 _NEVER = ("delegate", "process_", PREFIX)
-_READS = ("artifact_read", "session_search", "memory_", "update_todos", "propose_plan")
+_READS = ("artifact_read", "session_search", "memory_", "update_todos", "propose_plan", "ask_user")
 _REDACTED = re.compile(rb"\[redacted:[a-z][a-z0-9_]*\]")
 _SHOWN_CHARS = 60
 _PLAN = "Palyra procedure plan 1\n"

@@ -34,6 +34,7 @@ from palyra.core.policy.modes import (
     find_plan_refusal,
     session_of_edits,
 )
+from palyra.core.policy.questions import ASK_USER
 from palyra.core.policy.request import PolicyDecision, PolicyRequest
 from palyra.core.tape.events import ApprovalMode, ApprovalRequested
 from palyra.core.text.canonical_json import digest_of_any, sha256_hex
@@ -443,6 +444,8 @@ def _doubt(checked: CheckedCall, context: GateContext) -> tuple[str, str] | None
         return "tainted", (
             "untrusted text with findings reached this run: beyond reading, a person decides"
         )
+    if checked.spec.name == ASK_USER:
+        return "question", "a person answers it"
     if MEMORY_WRITE in checked.spec.capabilities and is_from_outside(context.input_trust):
         return "untrusted_input", (
             "the model has read external text: a person decides what is remembered"
