@@ -41,6 +41,7 @@ import { openHelp } from "./parts/help.js";
 import { openPalette } from "./parts/palette.js";
 import { empty, failure } from "./parts/states.js";
 import { href, parse } from "./route.js";
+import { login } from "./screens/login.js";
 import { endpoint, forgetLogin, hasLogin, logIn, takeCode } from "./session.js";
 import { Store } from "./store.js";
 import { html, render } from "./view.js";
@@ -153,7 +154,7 @@ function draw() {
   const { state } = store;
   document.title = titleOf(state, screen.module?.title ?? screen.row.title);
   if (document.hidden) return;
-  render(state.needs_login ? login(state.needs_login) : frame(context, SCREENS, middle(state)), document.getElementById("app"));
+  render(state.needs_login ? login(state.needs_login, store) : frame(context, SCREENS, middle(state)), document.getElementById("app"));
 }
 
 function middle(state) {
@@ -165,13 +166,6 @@ function middle(state) {
     console.error(error);
     return html`<div class="pad">${failure(error, () => location.reload())}</div>`;
   }
-}
-
-function login(says) {
-  return html`<main class="pad login"><h1>This page needs a login link</h1>
-    <p class="soft">It is printed in a terminal of the daemon's machine, works once and for 120 s.</p>
-    <code class="cmd">palyra console --role operator</code>
-    ${typeof says === "string" ? html`<p class="bad" role="alert">${says}</p>` : null}</main>`;
 }
 
 /** Connect for as long as it takes; what cannot get better ends at the login. */
@@ -214,7 +208,10 @@ async function begin() {
   globalThis.addEventListener("hashchange", () => void follow());
   await follow();
   try {
-    if (code) await logIn(code);
+    if (code) await logIn(code).catch((error) => {
+      if (!hasLogin()) throw error; // an old link does not end a login
+      announce(error.message, { isUrgent: true });
+    });
     if (!hasLogin()) return store.set({ needs_login: true });
     context.wire = await open();
   } catch (error) {

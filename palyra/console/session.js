@@ -6,7 +6,8 @@
 
 const BASE = new URL(".", globalThis.location.href);
 const KEY = `palyra ${BASE.pathname}`; // several daemons may share an origin, each below a path
-const CODE = /^#login=([A-Za-z0-9_-]+)$/;
+const CODE = /#login=([A-Za-z0-9_-]+)$/;
+const RETURN = `${KEY} return`; // the address of an open page into which a link was pasted
 
 /** The endpoint for `connect` of client.js; the token is read anew for each connection. */
 export function endpoint() {
@@ -24,12 +25,22 @@ export function forgetLogin() {
 }
 
 // A link that is pasted into an open page changes the fragment alone.
-globalThis.addEventListener("hashchange", () => CODE.test(globalThis.location.hash) && globalThis.location.reload());
+globalThis.addEventListener("hashchange", ({ oldURL }) => {
+  if (!findCode(globalThis.location.hash)) return;
+  sessionStorage.setItem(RETURN, new URL(oldURL).hash);
+  globalThis.location.reload();
+});
+
+/** The code in a link, if it is one to a console. */
+export function findCode(link) {
+  return CODE.exec(link.trim())?.[1];
+}
 
 /** Return the code in the address, and remove it from there and from the history. */
 export function takeCode() {
-  const [, code] = CODE.exec(globalThis.location.hash) ?? [];
-  if (code) history.replaceState(null, "", "#/now");
+  const code = findCode(globalThis.location.hash);
+  if (code) history.replaceState(null, "", sessionStorage.getItem(RETURN) || "#/now");
+  sessionStorage.removeItem(RETURN);
   return code;
 }
 

@@ -440,6 +440,24 @@ async def test_new_token_is_printed_alone() -> None:
     assert 60_000 == daemon.requests[-1][1]["ttl_ms"]
 
 
+async def test_a_console_link_is_printed_alone() -> None:
+    """`console` prints the link on standard output, and says elsewhere what it is."""
+    link = {
+        "url": "http://127.0.0.1:7467/#login=pal_x", "principal": "eve", "role": "approver",
+        "expires_ms": 120_000,
+    }  # fmt: skip
+    asked = ("console", "--role", "approver", "--principal", "eve", "--ttl", "60")
+    async with fake_daemon() as daemon:
+        daemon.reply_with("console.link", link)
+        made = await palyra(*asked, url=daemon.url)
+        listed = await palyra("--json", *asked, url=daemon.url)
+    assert "http://127.0.0.1:7467/#login=pal_x\n" == made.out
+    assert "logs in eve as approver, once, within two minutes\n" == made.err
+    assert link == json.loads(listed.out)
+    expected = {"role": "approver", "principal": "eve", "ttl_ms": 60_000}
+    assert expected == daemon.requests[-1][1]
+
+
 async def test_a_lost_secret_has_a_remedy() -> None:
     """When the reply with the secret was lost, the remedy names the token to revoke."""
     async with fake_daemon() as daemon:

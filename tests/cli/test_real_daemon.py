@@ -1,5 +1,7 @@
 """Client and command line against the real daemon, killed and restarted under their hands."""
 
+import os
+import re
 import signal
 import sys
 from collections.abc import AsyncGenerator
@@ -217,7 +219,30 @@ async def test_up_makes_a_home_and_stops_on_interrupt(tmp_path: Path) -> None:
     said = log.read_text(encoding="utf-8")
     for shown in (found.ws_url, "palyra.toml", "operator.token", "stopped"):
         assert shown in said
+    assert "#login=" not in said  # the output is a file, which would keep the code
     assert 0o600 == (home / "keys" / "operator.token").stat().st_mode & 0o777
+
+
+async def test_up_prints_a_link_at_a_terminal(tmp_path: Path) -> None:
+    """At a terminal `palyra up` prints a link to the console, and logs no code."""
+    home, work, log = tmp_path / "home", tmp_path / "work", tmp_path / "up.log"
+    work.mkdir()
+    terminal, given = os.openpty()
+    with log.open("wb") as errors:
+        process = await trio.lowlevel.open_process(
+            [sys.executable, "-m", "palyra", "up", "--home", str(home), "--port", "0", "--workspace", str(work)],
+            stdout=given, stderr=errors, env=environment(), start_new_session=True,
+        )  # fmt: skip
+    os.close(given)
+    shown = b""
+    with trio.fail_after(WITHIN_S), os.fdopen(terminal, "rb", buffering=0) as screen:
+        while b"palyra console prints another" not in shown:
+            shown += await trio.to_thread.run_sync(os.read, screen.fileno(), 65_536)
+        process.send_signal(signal.SIGINT)
+        await process.wait()
+    found = re.search(rb"http://127\.0\.0\.1:\d+/#login=(pal_[\w-]{43})", shown)
+    assert found is not None
+    assert found[1] not in log.read_bytes()
 
 
 def test_demonstration_holds(capsys: pytest.CaptureFixture[str]) -> None:

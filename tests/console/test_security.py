@@ -317,3 +317,50 @@ def test_a_revoked_login_closes_its_page(context: "BrowserContext", operator: Op
     wants_login(page)
     is_live(kept)
     page.context.close()
+
+
+def test_a_pasted_link_logs_in(
+    context: "BrowserContext", daemon: DaemonProcess, operator: Operator
+) -> None:
+    """The field takes the link of another machine, says why it refuses, and keeps nothing."""
+    page = context.new_page()
+    page.goto(f"http://127.0.0.1:{daemon.port}/#/inbox")
+    wants_login(page)
+    field = page.get_by_label("paste it here")
+    for wrong, why in [
+        ("http://127.0.0.1/", "is no link to a console"),
+        (f"http://127.0.0.1/#login=pal_{'x' * 43}", "unknown, used or expired"),
+    ]:
+        field.fill(wrong)
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("alert").filter(has_text=why)).to_be_visible()
+        expect(field).to_have_value("")
+    field.fill(f" {operator.make_console_link().url}\n")
+    page.keyboard.press("Enter")
+    is_live(page)
+    assert page.url.endswith("#/inbox")
+
+
+def test_an_old_link_ends_no_login(context: "BrowserContext", operator: Operator) -> None:
+    """A page that is logged in stays so when a used link is opened, whoever sent it."""
+    page = context.new_page()
+    link = operator.make_console_link().url
+    page.goto(link)
+    is_live(page)
+    again = context.new_page()
+    again.goto(link)
+    is_live(again)
+    assert "#login" not in again.url
+
+
+def test_a_login_has_the_role_of_its_link(context: "BrowserContext", operator: Operator) -> None:
+    """An observer's page is told its role, and the daemon refuses it what the role may not do."""
+    page = context.new_page()
+    page.goto(operator.make_console_link(role="observer", principal="oscar").url)
+    is_live(page)
+    expect(page.locator(".who")).to_contain_text("oscar, observer")
+    token_id = next(each.token_id for each in operator.list_tokens() if each.principal == "oscar")
+    page.get_by_role("button", name="log out").click()
+    wants_login(page)
+    (ended,) = [each for each in operator.list_tokens() if each.token_id == token_id]
+    assert ended.revoked_ms is not None
