@@ -359,3 +359,27 @@ def test_axe_finds_no_violation(
             expect(page.get_by_role("button", name="Allow once")).to_be_enabled()
         found = axe.run(page)
         assert found.violations_count == 0, found.generate_report()
+
+
+def test_an_observer_reads_and_cannot_answer(
+    open_page: OpenPage, operator: blocking.BlockingClient
+) -> None:
+    """Both answers are disabled with the scope that is missing; the same card of an approver answers."""
+    question = ask(operator)
+    observer = operator.create_token(principal="eve", role="observer", name="eve").token
+    page = open_page(f"#/inbox/{question.approval_id}", token=observer)
+    expect(page.get_by_text("This role lacks the scope approvals:write")).to_be_visible()
+    expect(page.get_by_role("button", name="Allow once")).to_be_disabled()
+    expect(page.get_by_role("button", name="Deny")).to_be_disabled()
+    expect(page.get_by_role("article")).to_be_focused()
+    page.keyboard.press("d")
+    page.keyboard.press("Enter")
+    assert state_of(operator, question) == "pending"
+    approver = operator.create_token(principal="ann", role="approver", name="ann").token
+    page = open_page(f"#/inbox/{question.approval_id}", token=approver)
+    arm(page)
+    page.keyboard.press("Enter")
+    answered(page).to_have_text("Allowed once by ann")
+    page.keyboard.press("g")
+    page.keyboard.press("n")
+    expect(page.get_by_role("heading", name="Open runs")).to_be_visible()
