@@ -67,6 +67,7 @@ from palyra.wiring.journal import (
     journal_spec,
     sqlite_journal,
 )
+from palyra.wiring.live_settings import LiveSettings, ModelsPart, WorkspacesPart
 from palyra.wiring.models import Modelset, build_modelset, memory_embedder
 from palyra.wiring.runs import (
     build_admission,
@@ -119,8 +120,9 @@ class Daemon:
         self.instance_id = self.host.new_id("inc").removeprefix("inc_")
         self.state: notifications.State = "starting"
         self.hub = hub_actor.Hub(encode_notification)
-        path = None if self.host.is_closed else config.paths.data_dir / "clock.json"
-        self.ages = AgeClock(path, self.host.now_ms)
+        self.ages = AgeClock(
+            None if self.host.is_closed else config.paths.data_dir / "clock.json", self.host.now_ms
+        )
         store = store or sqlite_journal(config, keys, self.ages)
         files = file_stores(config, store, self.ages)
         kept = RetentionStores(self.ages.age_ms, find_source(store), *files)
@@ -164,6 +166,7 @@ class Daemon:
         )
         self.usage = UsageFile(config)
         self.desk = UsageService(self.journal, self.services.budgets, self.host.now_ms)
+        self.settings = self._build_settings()
         if not self.host.is_closed:
             self.toolset.services.extend(self._watches())
         self.work = work_branch.build_work(
@@ -232,12 +235,12 @@ class Daemon:
             sessions=self.sessions,
             usage=self.desk,
             kept=kept,
-            backups=build_backups(config, store, keys, self.host),
+            backups=build_backups(config, store, keys, self.host, self.toolset.workspaces),
             tasks=self.tasks,
             policy=self.policy,
             healing=self.healing,
             hub=self.hub,
-            check=check_start,
+            settings=self.settings,
             drain=Drain(self.ask_drain, config.runs.drain_ms),
             log_history=self.log_history,
             state=lambda: self.state,
@@ -265,6 +268,23 @@ class Daemon:
         logins = self.backend.logins
         return logins.make_link(logins.make_code(principal="operator", role="operator"))
 
+    def _build_settings(self) -> LiveSettings:
+        """Build the settings that follow the configuration file, with the parts that they change."""
+        run_blocking = self.host.run_blocking
+        servers = [] if self.toolset.servers is None else [self.toolset.servers]
+        return LiveSettings(
+            self.config,
+            self.redactor.redact_text,
+            check_start,
+            self.registry,
+            run_blocking,
+            parts=[
+                WorkspacesPart(self.toolset.workspaces, run_blocking),
+                ModelsPart(self.modelset, self.services.router, run_blocking),
+                *servers,
+            ],
+        )
+
     def _watches(self) -> list[ChildSpec]:
         """Return the specs that reload rules, prices and budgets, and that prepare the redactor."""
         look, services, book = self.host.run_blocking, self.services, self.incidents
@@ -273,6 +293,7 @@ class Daemon:
                 self.policy, look, services.approvals, self.registry, book
             ),
             config_watch.usage_watch_spec(self.usage, self.desk, look, book),
+            config_watch.settings_watch_spec(self.settings, book),
             ChildSpec("redactor", self._prepare_redactor, "transient"),
         ]
 
@@ -294,7 +315,9 @@ class Daemon:
         policies = [f"user policies: {problem}" for problem in self.policy.problems]
         embedder = self._view_embedder()
         unusable = [] if embedder.in_use else [f"the memory's embedder fails: {embedder.reason}"]
-        return [*policies, *self.usage.problems, *self.toolset.problems(), *unusable]
+        pending = self.settings.problem
+        waits = [f"a change of the configuration is not in force: {pending}"] if pending else []
+        return [*policies, *self.usage.problems, *waits, *self.toolset.problems(), *unusable]
 
     @cached_property
     def _memory_embedder(self) -> LocalEmbedder | ProviderEmbedder:

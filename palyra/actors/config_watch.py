@@ -1,4 +1,4 @@
-"""Watches of files: policies, and prices and budgets, reloaded while the daemon runs.
+"""Watches of files: policies, prices and budgets, and other settings, reloaded while the daemon runs.
 
 Each watch checks its files once a second, in a thread.  A changed file takes effect if it is valid;
 otherwise the last valid version stays in force and an incident is reported, which clears itself
@@ -18,7 +18,14 @@ import trio
 from palyra.actors.kernel.child import ChildSpec
 from palyra.actors.run.approval import OpenApprovals
 from palyra.actors.session.registry import ActorRegistry
-from palyra.core.incident.kinds import POLICIES, USAGE, policies_broken, usage_broken
+from palyra.core.incident.kinds import (
+    POLICIES,
+    SETTINGS,
+    USAGE,
+    policies_broken,
+    settings_pending,
+    usage_broken,
+)
 from palyra.core.journal.records import BudgetRecord
 from palyra.core.ports import IncidentReporter, RunBlocking
 from palyra.core.run.inputs import RulesChanged
@@ -174,3 +181,38 @@ def usage_watch_spec(
     """Return the permanent child that runs the watch."""
     watch = partial(usage_watch, source, desk, run_blocking, alarms)
     return ChildSpec("usage", watch, "permanent")
+
+
+class SettingsSource(Protocol):
+    """The settings that follow the configuration file, as the watch uses them."""
+
+    @property
+    def problem(self) -> str:
+        """Why a change of the file is not in force; "" if all of them are."""
+
+    async def refresh(self) -> str:
+        """Take up what changed in the file."""
+
+
+async def settings_watch(
+    settings: SettingsSource,
+    alarms: IncidentReporter,
+    *,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """Take up changes of the configuration file.  Cancellation: settings in force stay in force."""
+    task_status.started()
+    reported = ""
+    while True:
+        await settings.refresh()
+        if settings.problem and (settings.problem != reported or not alarms.is_reported(SETTINGS)):
+            alarms.report(settings_pending(settings.problem))
+        elif reported and not settings.problem:
+            alarms.clear(SETTINGS, "the configuration is in force")
+        reported = settings.problem
+        await trio.sleep(POLL_S)
+
+
+def settings_watch_spec(settings: SettingsSource, alarms: IncidentReporter) -> ChildSpec:
+    """Return the permanent child that runs the watch."""
+    return ChildSpec("settings", partial(settings_watch, settings, alarms), "permanent")

@@ -181,7 +181,7 @@ class Gateway:
         session = await self._sessions.get(caller, session_id)
         services = self._services
         command = StartRun(text="", session_id=session_id, origin=COMPACTION)
-        accepted = make_acceptance(command, caller, session, services.default_model)
+        accepted = make_acceptance(command, caller, session, services.router.default)
         run = begin("run_preview", accepted, services.now_ms())
         history = await services.histories.find(run)
         planned = await services.compactor.preview(run, history)
@@ -568,7 +568,7 @@ async def choose(services: SessionServices, command: StartRun) -> StartRun:
     unless routes are enforced.
     """
     agent = await services.agents.get_present(command.agent)
-    model = command.model or agent.model or services.default_model
+    model = command.model or agent.model or services.router.default
     is_player = model == MODEL and command.delegated is not None
     if model not in services.models and not is_player:
         whose = f" (of the agent {agent.name!r})" if command.model is None else ""

@@ -8,6 +8,7 @@ import msgspec
 
 from palyra.cli.command import GivenPath, load_config, shared_options
 from palyra.cli.errors import CommandFailed, stop_for
+from palyra.cli.in_force import say_in_force
 from palyra.cli.output import print_json, print_table, say
 from palyra.cli.talk import Options, is_daemon_needed, talk
 from palyra.config.file import ConfigFile
@@ -121,14 +122,11 @@ def _change(options: Options, change: ConfigChange, file: Path | None) -> None:
         print_json(changed)
         return
     say(f"{changed.key} = {_shown(changed.value)} in {visible(changed.config_file)}")
-    say(_EFFECTS[changed.effect].format(source=changed.source.replace("_", " ")), dim=True)
-
-
-_EFFECTS = {
-    "now": "a running daemon uses it within seconds",
-    "restart": "a running daemon uses it after its next start",
-    "overridden": "it has no effect: the {source} has another value, which comes first",
-}
+    if changed.effect == "overridden":
+        source = changed.source.replace("_", " ")
+        say(f"it has no effect: the {source} has another value, which comes first", dim=True)
+    elif file is None:
+        say_in_force(options, changed.key)
 
 
 def _check_start(config: Config) -> None:

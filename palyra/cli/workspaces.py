@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-import shlex
+import sys
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 import click
 
 from palyra.cli.command import shared_options
-from palyra.cli.errors import CommandFailed
+from palyra.cli.in_force import say_in_force
 from palyra.cli.output import print_json, print_table, say
-from palyra.cli.talk import Options, is_daemon_needed, talk
+from palyra.cli.talk import Options, talk
 from palyra.core.journal.records import DEFAULT_WORKSPACE
 from palyra.core.text.visible import visible
 from palyra.errors import Forbidden, InvalidParams, NotFound, PalyraError
@@ -34,6 +34,28 @@ workspace_option = click.option(
 
 
 _KEY = "tools.workspaces"
+_SYSTEM = tuple(
+    map(
+        Path,
+        [
+            "/bin",
+            "/boot",
+            "/dev",
+            "/etc",
+            "/lib",
+            "/lib64",
+            "/opt",
+            "/proc",
+            "/root",
+            "/run",
+            "/sbin",
+            "/srv",
+            "/sys",
+            "/usr",
+            "/var",
+        ],
+    )
+)
 
 
 @click.group(
@@ -78,15 +100,11 @@ def _list(options: Options) -> None:
 def add(options: Options, path: Path, name: str | None) -> None:
     """Make a folder of the daemon's machine a workspace; PATH is the current one if left out.
 
-    The daemon checks the folder as at its start, and uses it after a restart.
+    The daemon checks the folder as at its start, and uses it at once.
     """
     folder = path.resolve()
 
-    def change(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        names = {DEFAULT_WORKSPACE, *(each["name"] for each in entries)}
-        return [*entries, {"name": name or _name_of(folder, names), "path": str(folder)}]
-
-    _change(options, change)
+    _change(options, lambda entries: _with(entries, folder, name))
 
 
 @workspaces.command()
@@ -95,7 +113,7 @@ def add(options: Options, path: Path, name: str | None) -> None:
 def remove(options: Options, name: str) -> None:
     """Remove a workspace from the configuration; its files stay.
 
-    The daemon lets go of it with a restart.
+    The daemon refuses while a run works in it; its sessions take no further messages.
     """
 
     def change(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -111,24 +129,27 @@ def remove(options: Options, name: str) -> None:
 def _change(
     options: Options, change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
 ) -> None:
-    """Write changed workspaces, and print the command that makes a running daemon use them."""
-
-    async def write(client: Client) -> ConfigChanged:
-        view = await client.get_config(_KEY)
-        now = view.entries[0].next_value
-        return await client.set_config(_KEY, change(list(now)), digest=view.digest)
-
-    changed = talk(options, write)
+    """Write changed workspaces, which the running daemon takes up."""
+    changed = talk(options, lambda client: _write(client, change))
     if options.as_json:
         print_json(changed)
         return
     for each in changed.value:
         say(f"workspace {each['name']}: {visible(each['path'])}")
-    if changed.effect == "overridden":
-        source = changed.source.replace("_", " ")
-        say(f"it has no effect: the {source} has another value, which comes first", dim=True)
-    else:
-        say(f"the daemon uses it after a restart: {describe_restart(options)}")
+    say_in_force(options, _KEY)
+
+
+async def _write(
+    client: Client, change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
+) -> ConfigChanged:
+    view = await client.get_config(_KEY)
+    now = view.entries[0].next_value
+    return await client.set_config(_KEY, change(list(now)), digest=view.digest)
+
+
+def _with(entries: list[dict[str, Any]], folder: Path, name: str | None) -> list[dict[str, Any]]:
+    names = {DEFAULT_WORKSPACE, *(each["name"] for each in entries)}
+    return [*entries, {"name": name or _name_of(folder, names), "path": str(folder)}]
 
 
 def _name_of(folder: Path, taken: set[str]) -> str:
@@ -140,22 +161,6 @@ def _name_of(folder: Path, taken: set[str]) -> str:
         for each in (name, *(f"{name}-{number}" for number in range(2, len(taken) + 3)))
         if each not in taken
     )
-
-
-def describe_restart(options: Options) -> str:
-    """Return the commands that restart the running daemon; "" if none runs here.
-
-    The new one works in the same default workspace, wherever it is started.
-    """
-    if options.url is not None or not is_daemon_needed(options):
-        return "" if options.url is None else "`palyra drain`, then start it again on its machine"
-    home = () if options.home is None else ("--home", str(options.home))
-    root: tuple[str, ...] = ()
-    with suppress(CommandFailed):
-        found = talk(options, lambda client: client.list_workspaces())
-        root = ("--workspace", found[0].path)
-    drain, up = ("palyra", "drain", *home), ("palyra", "up", *home, *root)
-    return f"`{shlex.join(drain)} && {shlex.join(up)}`"
 
 
 async def find_here(client: Client, options: Options) -> str | None:
@@ -202,6 +207,9 @@ async def choose_workspace(
         if session_key is not None and len(found) > 1:
             with suppress(PalyraError):  # the token may not: the run itself says what is wrong
                 used = (await client.resolve_session(session_key=session_key)).workspace
+        is_asking = session_key is None and _is_asking(options)
+        if is_asking and await _offer(client, Path.cwd()):
+            return _find_inside(await client.list_workspaces())
         _say_elsewhere(found, used, options)
         return None
     if len(found) == 1:
@@ -216,6 +224,36 @@ async def choose_workspace(
     if name != DEFAULT_WORKSPACE:
         say(f"workspace {name}, which this directory lies in", err=True, dim=True)
     return name
+
+
+def _is_asking(options: Options) -> bool:
+    """True at a terminal, for a command whose output is read by a person."""
+    streams = (sys.stdin, sys.stderr)
+    return not options.as_json and all(each is not None and each.isatty() for each in streams)
+
+
+async def _offer(client: Client, folder: Path) -> bool:
+    """Ask once whether the folder shall be a workspace, and make it one; True if it is one now.
+
+    Cancellation: the folder may be a workspace.
+    """
+    from palyra.cli.chat_lines import read_answer  # noqa: PLC0415 - help must be instant
+
+    if folder in {Path("/"), Path.home()}:
+        say(f"{visible(str(folder))} cannot be a workspace: it holds keys and settings", err=True)
+        return False
+    warning = "a system folder, whose files the runs could then read and change; "
+    is_system = any(map(folder.is_relative_to, _SYSTEM)) and not folder.is_relative_to(Path.home())
+    question = f"make {visible(str(folder))} a workspace of the daemon ({warning if is_system else ''}y/n)? "
+    say(question, err=True, nl=False)
+    if await read_answer() not in {"y", "yes"}:
+        return False
+    try:
+        await _write(client, lambda entries: _with(entries, folder, None))
+    except PalyraError as error:
+        say(f"it is no workspace: {visible(error.message)}", err=True)
+        return False
+    return True
 
 
 def _say_elsewhere(found: Sequence[WorkspaceView], name: str, options: Options) -> None:

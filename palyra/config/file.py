@@ -32,11 +32,17 @@ from palyra.core.configuration import (
 )
 from palyra.errors import Conflict, InvalidParams, Unavailable
 
-# Keys that a running daemon reads again when the file changes (`wiring.usage.UsageFile`).
-LIVE_KEYS = frozenset({"usage.prices", "usage.budgets"})
+# Keys that a running daemon reads again when the file changes: prices and budgets by
+# `wiring.usage.UsageFile`, the others by `wiring.live_settings.LiveSettings`.
+_FOLLOWED = frozenset({
+    "tools.workspaces", "models.default", "models.providers", "models.routing", "models.routes",
+    "models.failover", "mcp.servers",
+})  # fmt: skip
+LIVE_KEYS = frozenset({"usage.prices", "usage.budgets", *_FOLLOWED})
 _PRIVATE_MODE, _PRIVATE_FILE_MODE = 0o700, 0o600
 
 Redact = Callable[[str], tuple[str, bool]]
+FileStamp = tuple[int, int, int] | None  # of the file's inode, size and time; None: no file
 
 
 def _accept(_config: Config) -> None:
@@ -55,7 +61,7 @@ class ConfigFile:
         environ: Mapping[str, str] = os.environ,
     ) -> None:
         """`check` raises InvalidParams for a configuration that cannot be started with."""
-        self._running = running
+        self.running = running  # the configuration in force
         self._redact = redact
         self._check = check
         self._environ = environ
@@ -64,7 +70,7 @@ class ConfigFile:
     def read(self) -> ConfigView:
         """Return all keys.  An error in the file is its `problem`.  Raises Unavailable, Conflict."""
         text = self._read()
-        problem, next_start = "", self._running
+        problem, next_start = "", self.running
         if text is not None:
             try:
                 next_start = self._load(text)
@@ -73,7 +79,7 @@ class ConfigFile:
         else:
             next_start = self._load("")
         return ConfigView(
-            entries=tuple(_entries(self._running, next_start)),
+            entries=tuple(_entries(self.running, next_start)),
             config_file=str(self.path),
             digest=_digest(text),
             problem=problem,
@@ -115,6 +121,30 @@ class ConfigFile:
             config_file=str(self.path),
         )
 
+    def look(self) -> FileStamp:
+        """Return what differs after a change of the file."""
+        try:
+            found = self.path.stat()
+        except OSError:
+            return None
+        return found.st_ino, found.st_size, found.st_mtime_ns
+
+    def load_live(self) -> Config:
+        """Return the configuration in force with the followed keys as the file has them now.
+
+        Raises InvalidParams, Unavailable.
+        """
+        found, made = self._load(self._read() or ""), self.running
+        for name in _FOLLOWED:
+            section, _, key = name.partition(".")
+            part = getattr(made, section)
+            value = getattr(getattr(found, section), key)
+            changed = {section: msgspec.structs.replace(part, **{key: value})}
+            made = msgspec.structs.replace(made, **changed)
+        kept = {name: given for name, given in made.sources.items() if name not in _FOLLOWED}
+        taken = {name: given for name, given in found.sources.items() if name in _FOLLOWED}
+        return msgspec.structs.replace(made, sources={**kept, **taken})
+
     def _read(self) -> str | None:
         try:
             return self.path.read_text(encoding="utf-8")
@@ -127,7 +157,7 @@ class ConfigFile:
         """Return what the next start with this text and the same command line would load."""
         found = load(self.path, environ=self._environ, text=text)
         refuse_secrets(found, self._redact)
-        running = self._running
+        running = self.running
         kept = {name: given for name, given in running.sources.items() if given == "command_line"}
         for name in kept:
             section, _, key = name.partition(".")
@@ -156,17 +186,17 @@ def _entries(running: Config, next_start: Config) -> list[ConfigEntry]:
                 msgspec.to_builtins(getattr(getattr(each, section), key))
                 for each in (running, next_start)
             )
-            is_live = name in LIVE_KEYS
-            now = next_start if is_live else running
+            is_read = name in LIVE_KEYS - _FOLLOWED  # `running` is not updated with these
+            now = next_start if is_read else running
             found.append(
                 ConfigEntry(
                     key=name,
-                    value=following if is_live else value,
+                    value=following if is_read else value,
                     source=now.sources.get(name, "default"),
                     next_value=following,
                     default=words["default"],
                     description=words["description"],
-                    is_live=is_live,
+                    is_live=name in LIVE_KEYS,
                 )
             )
     return found

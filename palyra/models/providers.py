@@ -1,12 +1,12 @@
 """Providers of the configuration: presets by name, and their models as `provider/model`.
 
-Providers with the same proxy and authorities share one HTTP client.  The catalogue holds the embedded model and the models of every
-provider.  A provider has more models than the configuration lists, so an unlisted model is created
-on first use; the provider itself reports whether it exists.
+Providers with the same proxy and authorities share one HTTP client.  The configuration may change
+while the daemon runs: a provider whose entry stays the same keeps its limits and its breaker.
 """
 
 import os
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from urllib.parse import urlsplit
 
 import httpx
@@ -21,6 +21,7 @@ from palyra.core.redaction.secret_references import is_reference, parse_referenc
 from palyra.errors import InvalidParams, Unavailable
 from palyra.models.anthropic import ANTHROPIC
 from palyra.models.bedrock import BEDROCK, signed_bedrock
+from palyra.models.catalogue import NO_NAMES, ModelCatalogue
 from palyra.models.chat import CHAT, OPENAI_CHAT, azure_chat
 from palyra.models.dialect import Dialect
 from palyra.models.embeddings import HttpEmbeddings
@@ -31,63 +32,12 @@ from palyra.models.http_model import HttpModel
 from palyra.models.presets import PRESETS, Preset, key_of
 from palyra.models.responses import RESPONSES
 
-MAX_MADE = 256  # of cached models; beyond it they are created again
-MAX_NAME_CHARS = 200
-NO_NAMES = {"", ".", ".."}  # as part of an address the latter would name another one
-
-Make = Callable[[str], LanguageModel]  # takes the model's name without the provider's
-
-
-class ModelCatalogue(Mapping[str, LanguageModel]):
-    """Mapping of model names to models: `fixed` ones and models that providers create on demand."""
-
-    def __init__(
-        self,
-        fixed: Mapping[str, LanguageModel],
-        providers: Mapping[str, Make],
-        listed: tuple[str, ...] = (),
-    ) -> None:
-        """Create the catalogue; `listed` names are enumerated together with the fixed ones."""
-        self._fixed = dict(fixed)
-        self._providers = dict(providers)
-        self._listed = listed
-        self._made: dict[str, LanguageModel] = {}
-
-    def __getitem__(self, name: str) -> LanguageModel:
-        found = self._fixed.get(name) or self._made.get(name)
-        if found is None:
-            provider, separator, model = name.partition("/")
-            make = self._providers.get(provider)
-            is_name = bool(separator) and model not in NO_NAMES
-            if not is_name or make is None or len(name) > MAX_NAME_CHARS:
-                raise KeyError(name)
-            if len(self._made) >= MAX_MADE:
-                self._made.clear()
-            found = self._made[name] = make(model)
-        return found
-
-    def __contains__(self, name: object) -> bool:
-        if not isinstance(name, str):
-            return False
-        try:
-            self[name]
-        except KeyError:
-            return False
-        return True
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(dict.fromkeys([*self._fixed, *self._listed]))
-
-    def __len__(self) -> int:
-        return len(list(iter(self)))
-
-
 CLOSE_WITHIN_S = 1.0
 FindSecret = Callable[[str], Awaitable[str]]
 
 
 class Providers:
-    """The configured providers; `keep_open` runs as a service."""
+    """The configured providers."""
 
     def __init__(
         self,
@@ -100,16 +50,33 @@ class Providers:
         outbound: Outbound = DIRECTLY,
     ) -> None:
         """Create the providers.  Raises InvalidParams for an unusable configuration."""
+        self._outbound = outbound
+        self._clients: dict[tuple[str, str], httpx.AsyncClient] = {}  # by proxy and authorities
+        self._build = partial(
+            _Provider,
+            open_for=self._open,
+            find_secret=find_secret,
+            new_id=new_id,
+            now_ms=now_ms,
+            alarms=alarms,
+        )
+        self._providers: dict[str, _Provider] = {}
+        self.configure(given)
+
+    def configure(self, given: Sequence[ModelProvider]) -> None:
+        """Replace the providers; calls under way end with the one that they began with.  Blocks.
+
+        Raises InvalidParams for an unusable configuration, and changes nothing then.
+        """
         names = [provider.name for provider in given]
         for name in names:
             if not name or "/" in name or names.count(name) > 1:
                 raise _refused(f"every provider needs a unique name without /, not {name!r}")
-        self._outbound = outbound
-        self._clients: dict[tuple[str, str], httpx.AsyncClient] = {}  # by proxy and authorities
+        before = self._providers
         self._providers = {
-            each.name: _Provider(
-                each, self._open, find_secret, new_id=new_id, now_ms=now_ms, alarms=alarms
-            )
+            each.name: before[each.name]
+            if each.name in before and before[each.name].given == each
+            else self._build(each)
             for each in given
         }
 
@@ -126,12 +93,17 @@ class Providers:
         return client, proxy
 
     def catalogue(self, fixed: Mapping[str, LanguageModel]) -> ModelCatalogue:
-        """Return the catalogue of all models, including the `fixed` ones."""
-        listed = (
-            f"{name}/{model}" for name, each in self._providers.items() for model in each.listed
+        """Return a catalogue of all models, including the `fixed` ones."""
+        made = ModelCatalogue(fixed)
+        self.fill(made)
+        return made
+
+    def fill(self, catalogue: ModelCatalogue) -> None:
+        """Put the models of all providers into the catalogue, in place of its earlier ones."""
+        catalogue.replace(
+            {name: each.make for name, each in self._providers.items()},
+            [f"{name}/{model}" for name, each in self._providers.items() for model in each.listed],
         )
-        makers = {name: each.make for name, each in self._providers.items()}
-        return ModelCatalogue(fixed, makers, tuple(listed))
 
     def look(self, name: str) -> ProviderHealth:
         """Return the health of a model, PROVIDER/NAME, or of a provider: that of its worst model.
@@ -170,21 +142,11 @@ class Providers:
             )
         return found.make_embeddings(model, run_blocking)
 
-    async def keep_open(
-        self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
-    ) -> None:
-        """Allow kept connections while this runs.  Cancellation: the connections are closed."""
-        try:
-            task_status.started()
-            await trio.sleep_forever()
-        finally:
-            with trio.move_on_after(CLOSE_WITHIN_S, shield=True):
-                await self.close()
-
     async def close(self) -> None:
-        """Close all connections.  Cancellation: some may stay open until they are collected."""
-        for client in self._clients.values():
-            await client.aclose()
+        """Close all connections, also when cancelled; some may stay open if that takes long."""
+        with trio.move_on_after(CLOSE_WITHIN_S, shield=True):
+            for client in self._clients.values():
+                await client.aclose()
 
 
 class _Provider:
@@ -193,9 +155,9 @@ class _Provider:
     def __init__(
         self,
         given: ModelProvider,
+        *,
         open_for: Callable[[ModelProvider, str], tuple[httpx.AsyncClient, str]],
         find_secret: FindSecret,
-        *,
         new_id: NewId,
         now_ms: NowMs,
         alarms: IncidentReporter,
@@ -217,7 +179,7 @@ class _Provider:
             )
         reference = key_of(given)
         self._key = parse_reference(reference).text if reference else ""
-        self._given = given
+        self.given = given
         self._api = given.api or preset.api
         self._key_id = parse_reference(given.key_id).text if is_reference(given.key_id) else ""
         self._session = parse_reference(given.session).text if given.session else ""
@@ -236,7 +198,7 @@ class _Provider:
     @property
     def listed(self) -> tuple[str, ...]:
         """Names of the models shown in lists."""
-        return self._given.models
+        return self.given.models
 
     @property
     def embeds(self) -> bool:
@@ -246,7 +208,7 @@ class _Provider:
     def make(self, model: str) -> LanguageModel:
         """Create the model of that name without checking that it exists."""
         inner = HttpModel(
-            f"{self._given.name}/{model}",
+            f"{self.given.name}/{model}",
             self._endpoint(model),
             self._client,
             self._find_key,
@@ -258,7 +220,7 @@ class _Provider:
     def make_embeddings(self, model: str, run_blocking: RunBlocking) -> EmbeddingModel:
         """Create the embedding model of that name without checking that it exists."""
         inner = HttpEmbeddings(
-            f"{self._given.name}/{model}",
+            f"{self.given.name}/{model}",
             self._endpoint(model),
             self._client,
             self._find_key,
@@ -268,7 +230,7 @@ class _Provider:
         return GuardedEmbeddings(inner, self.guard)
 
     def _endpoint(self, model: str) -> ProviderEndpoint:
-        given = self._given
+        given = self.given
         return ProviderEndpoint(
             provider=given.name,
             base_url=self._base_url,
@@ -283,7 +245,7 @@ class _Provider:
         key = await self._find_secret(self._key) if self._key else ""
         if self._dialect.sign is None:
             return key
-        key_id = await self._find_secret(self._key_id) if self._key_id else self._given.key_id
+        key_id = await self._find_secret(self._key_id) if self._key_id else self.given.key_id
         session = await self._find_secret(self._session) if self._session else ""
         parts = [key_id, key, session] if self._session else [key_id, key]
         if any(not part or " " in part for part in parts):

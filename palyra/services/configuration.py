@@ -5,11 +5,12 @@ Never: shows a secret (the file takes references only), or writes a value that t
 start with.
 """
 
-from collections.abc import Generator
+from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
 from functools import partial
 from typing import Protocol
 
+import msgspec
 import structlog
 
 from palyra.core.access import Caller
@@ -33,26 +34,40 @@ class ConfigurationFile(Protocol):
 class Configuration:
     """The daemon's configuration, for operators."""
 
-    def __init__(self, file: ConfigurationFile, run_blocking: RunBlocking) -> None:
+    def __init__(
+        self,
+        file: ConfigurationFile,
+        run_blocking: RunBlocking,
+        refresh: Callable[[], Awaitable[str]],
+    ) -> None:
+        """`refresh` makes the daemon take up the live keys of the file; it returns why it did not."""
         self._file = file
+        self._refresh = refresh
         self._run_blocking = run_blocking
         self._is_busy = False
 
     async def read(self, caller: Caller) -> ConfigView:
-        """Return every key with its value and source.  Raises Forbidden, Unavailable."""
+        """Return every key with its value and source, after the file was taken up.
+
+        Raises Forbidden, Unavailable.
+        """
         caller.require("config:read")
-        return await self._run_blocking(self._file.read)
+        problem = await self._refresh()
+        view = await self._run_blocking(self._file.read)
+        return msgspec.structs.replace(view, problem=view.problem or problem)
 
     async def change(self, caller: Caller, change: ConfigChange) -> ConfigChanged:
-        """Write one value; the file is complete on return.
+        """Write one value; on return the file is complete, and a live key is in force.
 
         Raises Forbidden, InvalidParams for a value that the daemon would not start with, Conflict for
-        a file that changed meanwhile, Overloaded during another change, Unavailable.
+        a file that changed meanwhile and for the removal of what an open run uses, Overloaded during
+        another change, Unavailable.
         Cancellation: the file may have been written.
         """
         caller.require("config:write")
         with self._exclusive():
             changed = await self._run_blocking(partial(self._file.change, change))
+            await self._refresh()
         log.info("configuration changed", key=change.key, by=caller.principal)
         return changed
 

@@ -65,19 +65,25 @@ class ModelRouter:
 
         Raises InvalidParams for a table that names an unknown model.
         """
-        self.table = table or RouteTable()
         self.output_tokens = output_tokens
         self._models = models
         self._look = look
-        self._known = known
         self._price, self._rates = price, rates
         self._providers = providers
-        self._default = default
         self.describes_pictures = describes_pictures
         self._plain = ContextLimits(has_clock=has_clock)  # without routes nothing is known
-        windows = [route.window for route in (*self.table.routes, *known.values())]
+        self.configure(table or RouteTable(), known, default)
+
+    def configure(self, table: RouteTable, known: Mapping[str, Route], default: str) -> None:
+        """Replace the routes, the published facts and the daemon's own model.
+
+        A run keeps its model; its next change to another one follows the new routes.  Raises
+        InvalidParams for a table that names an unknown model, and changes nothing then.
+        """
+        _check(table, self._models)
+        self.table, self._known, self.default = table, known, default
+        windows = [route.window for route in (*table.routes, *known.values())]
         self.least_window = min(filter(None, windows), default=0)  # tokens; 0 if none is known
-        _check(self.table, models)
 
     # --- at acceptance
 
@@ -207,7 +213,7 @@ class ModelRouter:
         """
         caller.require("system:read")
         named = [route.model for route in self.table.routes]
-        names = dict.fromkeys([self._default, *named, *self.table.failover, *self._models])
+        names = dict.fromkeys([self.default, *named, *self.table.failover, *self._models])
         sees_all = caller.principal_filter is None
         return ModelList(
             models=[self._view(name, sees_all=sees_all) for name in names if name],
@@ -223,7 +229,7 @@ class ModelRouter:
             name=model,
             provider=standing.provider,
             api=standing.api,
-            is_default=model == self._default,
+            is_default=model == self.default,
             tier=None if route is None else route.tier,
             is_published=route is None and facts is not None,
             breaker=standing.breaker,

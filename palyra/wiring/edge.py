@@ -16,7 +16,6 @@ from palyra.actors.retention import Retention, RetentionStores
 from palyra.actors.session.registry import SessionServices
 from palyra.actors.session.sessions import Sessions
 from palyra.actors.session_checkpoints import Checkpointer
-from palyra.config.file import ConfigFile
 from palyra.config.load import Config
 from palyra.core.learning.candidates import LearningRules, Thresholds
 from palyra.core.memory.vectors import EmbedderView
@@ -62,10 +61,12 @@ from palyra.services.suggestions import RuleSuggestions
 from palyra.services.usage import UsageService
 from palyra.store.journal.keys import KeyRing
 from palyra.tools.files.documents import WorkspaceDocuments
+from palyra.tools.files.workspaces import PerWorkspace
 from palyra.tools.policy.cedar import CedarPolicy
 from palyra.tools.policy.suggested_files import SuggestedPolicyFiles
 from palyra.wiring.host import Host
 from palyra.wiring.journal import retention_limits
+from palyra.wiring.live_settings import LiveSettings
 from palyra.wiring.models import EMBEDDED, Modelset
 from palyra.wiring.tasks import TaskParts
 from palyra.wiring.tools import Toolset
@@ -90,7 +91,7 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
     policy: CedarPolicy,
     healing: HealingModes,
     hub: Hub,
-    check: Callable[[Config], object],
+    settings: LiveSettings,
     drain: Drain,
     log_history: LogHistory,
     state: Callable[[], State],
@@ -132,9 +133,7 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
         budgets=usage,
         agents=services.agents,
         channels=services.channels,
-        configuration=Configuration(
-            ConfigFile(config, services.redactor.redact_text, check), host.run_blocking
-        ),
+        configuration=Configuration(settings.file, host.run_blocking, settings.refresh),
         incidents=services.incidents,
         healing=healing,
         memories=memories,
@@ -208,8 +207,9 @@ def build_documents(
 ) -> AllDocuments:
     """Build the documents of each workspace, whose entries follow the memory."""
     documents = AllDocuments(
-        {
-            name: Documents(
+        PerWorkspace(
+            toolset.checkpoints.by_name,
+            lambda checkpoints: Documents(
                 services.journal,
                 WorkspaceDocuments(checkpoints.workspace, checkpoints),
                 hub,
@@ -218,9 +218,8 @@ def build_documents(
                 now_ms=host.now_ms,
                 new_id=host.new_id,
                 writes=config.documents.write,
-            )
-            for name, checkpoints in toolset.checkpoints.by_name.items()
-        }
+            ),
+        )
     )
     memories.forgotten.append(documents.forget_items)
     return documents

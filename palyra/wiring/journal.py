@@ -23,6 +23,7 @@ from palyra.store.files.retention import FolderBounds
 from palyra.store.journal.keys import KeyRing
 from palyra.store.sqlite.journal import SqliteJournal
 from palyra.store.sqlite.retention import RetentionQueries
+from palyra.tools.files.workspaces import PerWorkspace, Workspaces
 from palyra.wiring.host import DAY_MS, MIB, Host, Ids, now_ms
 
 
@@ -37,7 +38,9 @@ def sqlite_journal(config: Config, keys: KeyRing, ages: AgeClock) -> SqliteJourn
     )
 
 
-def build_backups(config: Config, store: JournalStore, keys: KeyRing, host: Host) -> Backups:
+def build_backups(
+    config: Config, store: JournalStore, keys: KeyRing, host: Host, workspaces: Workspaces
+) -> Backups:
     """Build the backups of a data directory; of another store none can be made."""
     backups = None
     if isinstance(store, SqliteJournal):
@@ -45,7 +48,7 @@ def build_backups(config: Config, store: JournalStore, keys: KeyRing, host: Host
             data_dir=config.paths.data_dir,
             config_file=config.paths.config_file,
             policy_dir=config.policy_dir,
-            workspaces=config.workspaces.values(),
+            workspaces=PerWorkspace(workspaces, lambda each: each.root).values(),
             keys=keys,
             open_snapshot=store.open_snapshot,
             version=__version__,

@@ -2,19 +2,21 @@
 
 import re
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
 import structlog
+import trio
 
 from palyra.actors.kernel.child import ChildSpec
+from palyra.actors.kernel.dynamic import DynamicSupervisor
 from palyra.config.load import Config
 from palyra.config.sections import McpServerConfig as Configured
 from palyra.config.sections import SandboxConfig
+from palyra.core.incident.kinds import mcp_server_key
 from palyra.core.outbound import find_proxy
 from palyra.core.ports import IncidentReporter, RunBlocking
 from palyra.core.redaction.secret_references import is_reference, parse_reference
@@ -36,64 +38,126 @@ from palyra.wiring.host import Host
 from palyra.wiring.sandbox import OpenEgress, read_hosts, read_limits
 
 log = structlog.get_logger("palyra.mcp")
+MAX_SERVERS = 256
+GRACE_S = 15.0  # of a server: its program is asked to end, then killed
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 _VARIABLE = re.compile(r"([A-Za-z_][A-Za-z0-9_]{0,127})=(.*)", re.DOTALL)
 _OF_WORKSPACE = {"none": (), "read": ("fs.read",), "write": ("fs.read", "fs.write")}
 _EVERYTHING = ("process", "fs.read", "fs.write", "network")  # of a program without a sandbox
 
 
-class Mcpset(NamedTuple):
-    """Specs of the servers' actors, and the problems that need an operator."""
+@dataclass(frozen=True, slots=True)
+class ServerParts:
+    """What the servers need.  `open_egress` makes the egress of a sandboxed program to its hosts."""
 
-    services: Sequence[ChildSpec]
-    directory: McpServers
-    problems: Callable[[], tuple[str, ...]]
+    host: Host
+    toolbox: Toolbox
+    sandbox: Sandbox
+    secrets: SecretService
+    open_egress: OpenEgress
+    redact: RedactText
+    alarms: IncidentReporter
 
-
-def build_mcpset(  # noqa: PLR0913 - all by name, and each a part of its own
-    config: Config,
-    host: Host,
-    toolbox: Toolbox,
-    *,
-    sandbox: Sandbox,
-    secrets: SecretService,
-    open_egress: OpenEgress,
-    redact: RedactText,
-    alarms: IncidentReporter,
-) -> Mcpset:
-    """Build one actor for each server.  Raises InvalidParams for an invalid server.
-
-    `open_egress` makes the egress of a sandboxed program to its granted hosts.
-    """
-    check_servers(config.mcp.servers, config.workspaces)
-    servers = [
-        McpServer(
-            _terms(each, config),
+    def build(self, server: Configured, config: Config) -> McpServer:
+        """Build the actor of one server.  Raises InvalidParams for an invalid host."""
+        return McpServer(
+            _terms(server, config),
             _preparation(
-                each,
+                server,
                 config,
-                sandbox,
-                secrets,
-                _way_out(each, open_egress),
-                run_blocking=host.run_blocking,
+                self.sandbox,
+                self.secrets,
+                _way_out(server, self.open_egress),
+                run_blocking=self.host.run_blocking,
             ),
-            toolbox,
-            host.random,
-            run_blocking=host.run_blocking,
-            redact=redact,
-            host=urlsplit(each.url).hostname or "",
-            alarms=alarms,
+            self.toolbox,
+            self.host.random,
+            run_blocking=self.host.run_blocking,
+            redact=self.redact,
+            host=urlsplit(server.url).hostname or "",
+            alarms=self.alarms,
         )
-        for each in config.mcp.servers
-    ]
-    return Mcpset(
-        [
-            ChildSpec(server.source.replace(":", "-"), server.serve, grace_s=15.0)
-            for server in servers
-        ],
-        McpServers(servers),
-        lambda: tuple(problem for server in servers for problem in server.problems()),
-    )
+
+
+class ConfiguredServers:
+    """The configured servers, each an actor under one supervisor, started and stopped at any time.
+
+    Owns: the supervisor.  Talks to: the directory, which shows the servers.
+    """
+
+    def __init__(self, config: Config, parts: ServerParts) -> None:
+        """Build the actors.  Raises InvalidParams for an invalid server."""
+        check_servers(config.mcp.servers, config.workspaces)
+        self._parts = parts
+        self._config = config
+        self._ended: dict[str, trio.Event] = {}  # of the actors that run, by server
+        self._supervisor = DynamicSupervisor("mcp", max_children=MAX_SERVERS)
+        self.directory = McpServers([parts.build(each, config) for each in config.mcp.servers])
+
+    def services(self) -> list[ChildSpec]:
+        """Return the supervisor of the servers, and the task that starts those of the start."""
+        started = ChildSpec("mcp-start", self._start_all, "transient")
+        return [self._supervisor.child_spec(grace_s=2 * GRACE_S + 1), started]
+
+    def problems(self) -> tuple[str, ...]:
+        """Return the problems that need an operator."""
+        return tuple(problem for each in self.directory.servers for problem in each.problems())
+
+    async def apply(self, config: Config) -> None:
+        """Stop the servers that are gone, start new ones, and restart those that changed.
+
+        Raises InvalidParams, and changes nothing then.
+        Cancellation: some servers may be stopped that are not started again.
+        """
+        check_servers(config.mcp.servers, config.workspaces)
+        before = {each.name: _identity(each, self._config) for each in self._config.mcp.servers}
+        after = {each.name: _identity(each, config) for each in config.mcp.servers}
+        running = {each.name: each for each in self.directory.servers}
+        kept = {name for name, identity in after.items() if before.get(name) == identity}
+        servers = {
+            each.name: running[each.name] if each.name in kept else self._parts.build(each, config)
+            for each in config.mcp.servers
+        }
+        for name in before.keys() - kept:
+            await self._stop(name)
+            if name not in after:
+                self._parts.alarms.clear(mcp_server_key(name), "the server is no longer configured")
+        self._config = config
+        self.directory.replace([*servers.values()])
+        for name in after.keys() - kept:
+            self._start(servers[name])
+
+    async def _start_all(
+        self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        for server in self.directory.servers:
+            self._start(server)
+        task_status.started()
+
+    def _start(self, server: McpServer) -> None:
+        ended = self._ended[server.name] = trio.Event()
+        self._supervisor.spawn_child(
+            ChildSpec(
+                server.source.replace(":", "-"),
+                server.serve,
+                "transient",
+                grace_s=GRACE_S,
+                close=ended.set,
+            )
+        )
+
+    async def _stop(self, name: str) -> None:
+        """Stop the server; on return its tools are gone."""
+        ended = self._ended.pop(name, None)
+        if ended is not None:
+            self._supervisor.cancel_child(f"mcp-{name}", "its configuration changed")
+            await ended.wait()
+
+
+def _identity(server: Configured, config: Config) -> tuple[object, ...]:
+    """Return everything of the configuration that the actor of a server is built from."""
+    root = None if server.workspace == "none" else config.workspaces.get(server.works_in)
+    return server, _terms(server, config), root
 
 
 def _terms(server: Configured, config: Config) -> AdoptionTerms:

@@ -4,15 +4,17 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import trio
 from msgspec.structs import asdict
 
 from palyra.actors.kernel.child import ChildSpec
 from palyra.config.load import Config
-from palyra.config.sections import ModelRoute
+from palyra.config.sections import ModelProvider, ModelRoute
 from palyra.core.journal.records import Usage
-from palyra.core.model.routing import Route, RouteTable
+from palyra.core.model.routing import ProviderHealth, Route, RouteTable
 from palyra.core.ports import EmbeddingModel, IncidentReporter, LanguageModel
 from palyra.errors import InvalidParams
+from palyra.models.catalogue import ModelCatalogue, OpenProviders
 from palyra.models.lexical_embeddings import NAME, EmbeddedEmbeddings
 from palyra.models.scripted.model import Scripted
 from palyra.models.scripted.scripts import parse_scripts
@@ -58,6 +60,52 @@ def memory_embedder(config: Config) -> str:
     return MEMORY_ALIASES.get(wanted, wanted)
 
 
+class ConfiguredModels:
+    """The built-in models and those of the configured providers, which may change at any time."""
+
+    def __init__(
+        self,
+        fixed: Mapping[str, LanguageModel],
+        open_providers: Callable[[Sequence[ModelProvider]], OpenProviders],
+    ) -> None:
+        self.catalogue = ModelCatalogue(fixed)
+        self.names: list[str] = []  # of the providers
+        self.providers: OpenProviders | None = None  # None: none was configured yet
+        self._open_providers = open_providers
+
+    def configure(self, given: Sequence[ModelProvider]) -> None:
+        """Replace the providers.  Blocks.  Raises InvalidParams, and changes nothing then."""
+        if self.providers is not None:
+            self.providers.configure(given)
+        elif given:
+            self.providers = self._open_providers(given)
+        if self.providers is not None:
+            self.providers.fill(self.catalogue)
+        self.names[:] = [each.name for each in given]
+
+    def look(self, name: str) -> ProviderHealth:
+        """See `Providers.look`."""
+        if self.providers is None:
+            return ProviderHealth(provider=name.partition("/")[0])
+        return self.providers.look(name)
+
+    def trip(self, model: str) -> None:
+        """See `Providers.trip`."""
+        if self.providers is not None:
+            self.providers.trip(model)
+
+    async def keep_open(
+        self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        """Allow kept connections while this runs.  Cancellation: the connections are closed."""
+        try:
+            task_status.started()
+            await trio.sleep_forever()
+        finally:
+            if self.providers is not None:
+                await self.providers.close()  # noqa: ASYNC102 - shielded inside
+
+
 class Modelset(NamedTuple):
     """Models by name, the embedding model, and the services that models need."""
 
@@ -66,48 +114,50 @@ class Modelset(NamedTuple):
     services: Sequence[ChildSpec] = ()
     look: Look | None = None  # reads the health of a provider
     trip: Callable[[str], None] | None = None  # opens the breaker of a provider
-    names: tuple[str, ...] = ()  # names of the providers
+    names: Sequence[str] = ()  # names of the providers now
     memory: EmbeddingModel | None = None  # a provider's, of the memory
+    configure: Callable[[Sequence[ModelProvider]], None] | None = None  # replaces the providers
 
 
 def build_modelset(
     config: Config, host: Host, secrets: SecretService, alarms: IncidentReporter
 ) -> Modelset:
     """Build the configured models.  Raises InvalidParams for an invalid setting."""
-    fixed: Mapping[str, LanguageModel] = {"scripted": scripted_model(config)}
-    embedded = EmbeddedEmbeddings(host.run_blocking)
-    wanted = ALIASES.get(config.models.embeddings, config.models.embeddings)
-    of_memory = memory_embedder(config)
-    if not config.models.providers:
-        if wanted != EMBEDDED:
-            raise _no_provider("models.embeddings", wanted, EMBEDDED)
-        if of_memory not in MEMORY_EMBEDDERS:
-            raise _no_provider("memory.embedder", of_memory, ", ".join(MEMORY_EMBEDDERS))
-        return Modelset(fixed, embedded)
-    # Importing the HTTP client takes 0.1 s, which a daemon without providers saves.
-    from palyra.models.providers import Providers  # noqa: PLC0415 - see above
 
-    providers = Providers(
-        config.models.providers,
-        secrets.find_key,
-        new_id=host.new_id,
-        now_ms=host.now_ms,
-        alarms=alarms,
-        outbound=config.outbound,
-    )
+    def open_providers(given: Sequence[ModelProvider]) -> OpenProviders:
+        # Importing the HTTP client takes 0.1 s, which a daemon without providers saves.
+        from palyra.models.providers import Providers  # noqa: PLC0415 - see above
+
+        return Providers(
+            given,
+            secrets.find_key,
+            new_id=host.new_id,
+            now_ms=host.now_ms,
+            alarms=alarms,
+            outbound=config.outbound,
+        )
+
+    models = ConfiguredModels({"scripted": scripted_model(config)}, open_providers)
+    models.configure(config.models.providers)
+
+    def embed(field: str, wanted: str, built_in: tuple[str, ...]) -> EmbeddingModel | None:
+        if wanted in built_in:
+            return None
+        if models.providers is None:
+            raise _no_provider(field, wanted, ", ".join(built_in))
+        return models.providers.embeddings(wanted, host.run_blocking, field, built_in)
+
+    wanted = ALIASES.get(config.models.embeddings, config.models.embeddings)
     return Modelset(
-        providers.catalogue(fixed),
-        embedded if wanted == EMBEDDED else providers.embeddings(
-            wanted, host.run_blocking, "models.embeddings", (EMBEDDED,)
-        ),
-        [ChildSpec("models", providers.keep_open)],
-        providers.look,
-        providers.trip,
-        tuple(each.name for each in config.models.providers),
-        None if of_memory in MEMORY_EMBEDDERS else providers.embeddings(
-            of_memory, host.run_blocking, "memory.embedder", MEMORY_EMBEDDERS
-        ),
-    )  # fmt: skip
+        models.catalogue,
+        embed("models.embeddings", wanted, (EMBEDDED,)) or EmbeddedEmbeddings(host.run_blocking),
+        [ChildSpec("models", models.keep_open)],
+        models.look,
+        models.trip,
+        models.names,
+        embed("memory.embedder", memory_embedder(config), MEMORY_EMBEDDERS),
+        models.configure,
+    )
 
 
 def _no_provider(field: str, wanted: str, others: str) -> InvalidParams:
@@ -118,13 +168,8 @@ def _no_provider(field: str, wanted: str, others: str) -> InvalidParams:
     )
 
 
-def build_router(
-    config: Config, models: Mapping[str, LanguageModel], modelset: Modelset, budgets: Budgets
-) -> ModelRouter:
-    """Build the router of the models, with the prices in force.
-
-    Raises InvalidParams for a model that no provider has.
-    """
+def read_routes(config: Config) -> tuple[RouteTable, Mapping[str, Route]]:
+    """Return the configured routes, and the published properties of the providers' models."""
     given = config.models
     known = known_at(given.providers).routes
 
@@ -135,10 +180,19 @@ def build_router(
         return Route(**{**asdict(configured), "window": window})
 
     table = RouteTable(
-        mode=given.routing,
-        routes=tuple(map(route_of, given.routes)),
-        failover=given.failover,
+        mode=given.routing, routes=tuple(map(route_of, given.routes)), failover=given.failover
     )
+    return table, known
+
+
+def build_router(
+    config: Config, models: Mapping[str, LanguageModel], modelset: Modelset, budgets: Budgets
+) -> ModelRouter:
+    """Build the router of the models, with the prices in force.
+
+    Raises InvalidParams for a model that no provider has.
+    """
+    table, known = read_routes(config)
 
     def price(model: str, input_tokens: int, output_tokens: int) -> int | None:
         used = Usage(input_tokens=input_tokens, output_tokens=output_tokens)
@@ -157,7 +211,7 @@ def build_router(
         rates=rates,
         output_tokens=config.usage.reserve_tokens,
         providers=modelset.names,
-        default=given.default,
+        default=default_model(config, models),
         has_clock=config.context.clock,
         describes_pictures=config.context.pictures == "describe",
     )

@@ -51,10 +51,11 @@ from palyra.store.journal.keys import KeyRing
 from palyra.store.sqlite.journal import SqliteJournal
 from palyra.store.sqlite.memory_search import IndexQueries
 from palyra.store.sqlite.word_search import WordSearch
+from palyra.tools.files.workspaces import PerWorkspace
 from palyra.tools.policy.cedar import CedarPolicy
 from palyra.tools.procedures import PROCEDURES, procedure_tools
 from palyra.wiring.host import Host
-from palyra.wiring.models import Modelset, build_router, default_model, memory_embedder
+from palyra.wiring.models import Modelset, build_router, memory_embedder
 from palyra.wiring.tools import Toolset
 from palyra.wiring.usage import build_budgets
 
@@ -277,7 +278,7 @@ def build_services(  # noqa: PLR0913 - all by name, and each a part of its own
             gate=gate,
             run_blocking=host.run_blocking,
             now_ms=host.now_ms,
-            has_names={name: each.has_any for name, each in toolset.workspaces.items()},
+            has_names=PerWorkspace(toolset.workspaces, lambda each: each.has_any),
             project_files=PROJECT_FILES if config.context.project_files else (),
             read_diffs=toolset.read_diffs,
             recall=MemoryRecall(memories.search) if config.memory.recall else None,
@@ -303,10 +304,9 @@ def build_services(  # noqa: PLR0913 - all by name, and each a part of its own
         now_ms=host.now_ms,
         new_id=host.new_id,
         instance_id=instance_id,
-        default_model=default_model(config, models),
         queue_cap=config.runs.queue_cap,
         max_open=config.runs.max_open,
-        workspaces=frozenset(toolset.workspaces),
+        workspaces=toolset.workspaces,
         debounce_ms=config.runs.debounce_ms,
     )
 

@@ -29,11 +29,11 @@ from palyra.tools.files.cleanup import keep_swept
 from palyra.tools.files.ignores import PersonalExcludes
 from palyra.tools.files.read import file_tools
 from palyra.tools.files.search import search_tools
-from palyra.tools.files.workspace import Workspace
 from palyra.tools.files.workspace_watch import WorkspaceWatch
 from palyra.tools.files.workspaces import (
+    PerWorkspace,
     WorkspaceCheckpoints,
-    open_workspaces,
+    Workspaces,
     tools_by_workspace,
 )
 from palyra.tools.files.write import write_tools
@@ -47,7 +47,7 @@ from palyra.tools.todos import todo_tools
 from palyra.tools.toolbox import Tool, Toolbox
 from palyra.tools.web.fetch import web_tools
 from palyra.wiring.host import Host
-from palyra.wiring.mcp import build_mcpset
+from palyra.wiring.mcp import ConfiguredServers, ServerParts
 from palyra.wiring.sandbox import build_processset, read_limits
 from palyra.wiring.skills import build_skillset
 from palyra.wiring.web import build_webset
@@ -73,13 +73,14 @@ class Toolset:
     """Toolbox, stores and services for the execution of tool calls."""
 
     toolbox: Toolbox
-    workspaces: Mapping[str, Workspace]  # by name
+    workspaces: Workspaces
     artifacts: Artifacts
     checkpoints: WorkspaceCheckpoints
     skills: Skills
     text_skills: TextSkills
     mcp: McpServers
     secrets: SecretService
+    servers: ConfiguredServers | None = None  # None: the host is closed
     read_diffs: Mapping[str, ReadDiff] = field(  # by workspace; none if no program can be started
         default_factory=dict
     )
@@ -119,13 +120,10 @@ def build_toolset(  # noqa: PLR0913, PLR0914 - all by name; one part a line
     redact = redactor.redact_text
     refuse_secrets(config, redact)
     check_workspaces(config)
-    workspaces = open_workspaces(config.workspaces, [config.paths.data_dir, config.policy_dir])
+    workspaces = Workspaces(config.workspaces, [config.paths.data_dir, config.policy_dir])
     artifacts, kept = stores
     checkpoints = WorkspaceCheckpoints(
-        {
-            name: Checkpoints(workspace, kept, host.now_ms, host.new_id)
-            for name, workspace in workspaces.items()
-        }
+        PerWorkspace(workspaces, lambda each: Checkpoints(each, kept, host.now_ms, host.new_id))
     )
     webset = build_webset(config, host, redactor.learn)
     toolbox = Toolbox(
@@ -154,14 +152,14 @@ def build_toolset(  # noqa: PLR0913, PLR0914 - all by name; one part a line
     watch = WorkspaceWatch(workspaces.values(), host.run_blocking, alarms, texts.notice)
     services = [*programs.services, *skillset.services, *_upkeep(workspaces, watch, host)]
     problems = [watch.problems, programs.problems, skillset.problems, webset.problems]
-    mcp = McpServers()
+    mcp, servers = McpServers(), None
     if sandbox is not None:
-        servers = build_mcpset(
-            config, host, toolbox, sandbox=sandbox, redact=redact, secrets=webset.secrets,
-            open_egress=webset.open_egress, alarms=alarms,
-        )  # fmt: skip
+        servers = ConfiguredServers(
+            config,
+            ServerParts(host, toolbox, sandbox, webset.secrets, webset.open_egress, redact, alarms),
+        )
         mcp = servers.directory
-        services = [*webset.services, *services, *servers.services]
+        services = [*webset.services, *services, *servers.services()]
         problems.append(servers.problems)
     return Toolset(
         toolbox=toolbox,
@@ -171,12 +169,14 @@ def build_toolset(  # noqa: PLR0913, PLR0914 - all by name; one part a line
         skills=skillset.skills,
         text_skills=texts,
         mcp=mcp,
+        servers=servers,
         secrets=webset.secrets,
-        read_diffs={
-            name: GitDiff(workspace, sandbox, host.run_blocking, read_limits(config.sandbox))
-            for name, workspace in workspaces.items()
-            if sandbox is not None
-        },
+        read_diffs={}
+        if sandbox is None
+        else PerWorkspace(
+            workspaces,
+            lambda each: GitDiff(each, sandbox, host.run_blocking, read_limits(config.sandbox)),
+        ),
         services=[*services],
         problems=lambda: tuple(problem for find in problems for problem in find()),
         absent=lambda: (*programs.absent(), *list_absent()),
@@ -216,9 +216,7 @@ def _file_tools(checkpoints: WorkspaceCheckpoints, host: Host) -> list[Tool]:
     return tools_by_workspace(checkpoints.by_name, build)
 
 
-def _upkeep(
-    workspaces: Mapping[str, Workspace], watch: WorkspaceWatch, host: Host
-) -> list[ChildSpec]:
+def _upkeep(workspaces: Workspaces, watch: WorkspaceWatch, host: Host) -> list[ChildSpec]:
     """Return the specs of the services that maintain the workspaces."""
     if host.is_closed:
         return []

@@ -30,10 +30,10 @@ class UsageFile:
     def __init__(self, config: Config) -> None:
         self.problems: tuple[str, ...] = ()
         self._path = config.paths.config_file
-        self._in_force = config.usage
+        self._in_force = (config.usage, config.models.providers)
         self._is_confirmed = True
         self._stamp = self._look()
-        self._read = (config.usage, self._stamp)
+        self._read = (self._in_force, self._stamp)
 
     def _look(self) -> tuple[int, int, int] | None:
         try:
@@ -55,11 +55,12 @@ class UsageFile:
             self._stamp = stamp
             return None
         self.problems = ()
-        if self._is_confirmed and config.usage == self._in_force:
+        wanted = (config.usage, config.models.providers)  # the latter have published prices
+        if self._is_confirmed and wanted == self._in_force:
             self._stamp = stamp
             return None
         self._is_confirmed = False
-        self._read = (config.usage, stamp)
+        self._read = (wanted, stamp)
         return found
 
     def confirm(self) -> None:

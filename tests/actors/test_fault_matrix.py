@@ -352,6 +352,7 @@ RESTORED = Restoration(
 REPORTS: tuple[IncidentReport, ...] = (
     kinds.policies_broken(["a typing error"]),
     kinds.usage_broken(["a typing error"]),
+    kinds.settings_pending("a typing error"),
     kinds.chain_broken(BREAK, BROKEN),
     kinds.journal_restored(RESTORED),
     kinds.journal_refuses("disk full"),

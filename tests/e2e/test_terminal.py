@@ -10,6 +10,7 @@ import struct
 import termios
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -110,8 +111,9 @@ class ChatPerson:
         os.write(self._master, text.encode())
 
 
-def take_terminal() -> None:
-    """Make standard input the terminal that controls this process, as a shell does."""
+def take_terminal(folder: Path) -> None:
+    """Make standard input the terminal that controls this process, as a shell in that folder does."""
+    os.chdir(folder)
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)
 
 
@@ -127,9 +129,12 @@ async def chatting(
 
 @asynccontextmanager
 async def at_terminal(
-    daemon: DaemonProcess, *arguments: str
+    daemon: DaemonProcess, *arguments: str, folder: Path | None = None
 ) -> AsyncGenerator[tuple[ChatPerson, ForkedProcess]]:
-    """A command on a pseudo-terminal of its own; it must have ended with the block."""
+    """A command on a pseudo-terminal of its own; it must have ended with the block.
+
+    It runs in that folder, the daemon's default workspace if none is given.
+    """
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 120, 0, 0))
     kept = environment(daemon.home) | {
@@ -137,7 +142,8 @@ async def at_terminal(
         "XDG_STATE_HOME": str(daemon.home / "state"),
     }
     # While text is printed above the prompt the terminal is not raw, and Ctrl-C is a signal.
-    process = ForkedProcess(arguments, Setting(kept, (slave,) * 3, take_terminal))
+    before = partial(take_terminal, folder or daemon.workspace)
+    process = ForkedProcess(arguments, Setting(kept, (slave,) * 3, before))
     os.close(slave)
     try:
         yield ChatPerson(master), process

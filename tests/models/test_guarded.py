@@ -11,8 +11,8 @@ from palyra.core.incident.kinds import provider_key
 from palyra.core.journal.records import Usage
 from palyra.core.model.circuit_breaker import OPEN_MS
 from palyra.core.model.messages import Delta, FailureClass, ModelFailure, ModelRequest, ModelTurn
+from palyra.models.catalogue import MAX_MADE, ModelCatalogue
 from palyra.models.guarded import MAX_BREAKERS, CallSlots, GuardedModel, ProviderLimits
-from palyra.models.providers import MAX_MADE, ModelCatalogue
 from tests.actors.fake_alarms import FakeAlarms
 
 REQUEST = ModelRequest(run_id="r", turn=1, attempt=1, model="m", instructions="", messages=())

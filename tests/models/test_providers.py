@@ -173,13 +173,9 @@ async def test_a_turn_and_a_vector(served: Provider) -> None:
         [STREAM + sse(*CHAT_TURN)],
         [refusal(200, {"data": [{"index": 0, "embedding": [1]}]})],
     ]
-    async with trio.open_nursery() as nursery:
-        await nursery.start(made.keep_open)
-        turn = await made.catalogue({})["x/big"].stream(REQUEST, lambda _: None)
-        found = await made.embeddings("x/e", run_sync, "models.embeddings", ("embedded",)).embed(
-            ["a"]
-        )
-        nursery.cancel_scope.cancel()
+    turn = await made.catalogue({})["x/big"].stream(REQUEST, lambda _: None)
+    found = await made.embeddings("x/e", run_sync, "models.embeddings", ("embedded",)).embed(["a"])
+    await made.close()
     assert (CHAT_EXPECTED.text, ((1.0,),)) == (turn.text, found.vectors)
     assert ["env:K", "env:K"] == kept.asked
     assert ["big", "e"] == [body["model"] for body in served.bodies]

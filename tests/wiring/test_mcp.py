@@ -23,7 +23,7 @@ from palyra.tools.mcp.transport import ServerGone, StdioServer
 from palyra.tools.sandbox.command import MIB, Command, CommandLimits, SandboxFailure
 from palyra.tools.toolbox import Toolbox
 from palyra.wiring.host import Host
-from palyra.wiring.mcp import build_mcpset, check_servers, server_limits
+from palyra.wiring.mcp import ConfiguredServers, ServerParts, check_servers, server_limits
 from palyra.wiring.tools import check_workspaces
 from tests.rows import every_row
 
@@ -91,19 +91,11 @@ def test_each_server_is_an_actor_of_its_own(tmp_path: Path) -> None:
     )
     toolbox = Toolbox([], Host().run_blocking)
     none: Any = None  # nothing is started here
-    built = build_mcpset(
-        config,
-        Host(),
-        toolbox,
-        sandbox=none,
-        secrets=none,
-        open_egress=none,
-        redact=REDACT,
-        alarms=none,
+    built = ConfiguredServers(
+        config, ServerParts(Host(), toolbox, none, none, none, REDACT, alarms=none)
     )
-    specs = built.services
-    actors = [spec.start.__self__ for spec in specs]  # type: ignore[attr-defined]  # a bound method
-    assert ["mcp-a", "mcp-c", "mcp-b"] == [spec.id for spec in specs]
+    actors = built.directory.servers
+    assert ["a", "c", "b"] == [actor.name for actor in actors]
     assert [
         ("process", "fs.read", "fs.write", "memory"),
         ("process", "fs.read", "fs.write", "network"),
@@ -130,17 +122,10 @@ def test_a_server_belongs_to_the_workspace_it_sees(tmp_path: Path) -> None:
             tools=ToolsConfig(workspaces=workspaces),
             mcp=Mcp(servers=servers),
         )
-        made = build_mcpset(
-            config,
-            Host(),
-            Toolbox([], Host().run_blocking),
-            sandbox=nobody,
-            secrets=nobody,
-            open_egress=nobody,
-            redact=REDACT,
-            alarms=nobody,
-        )
-        return [spec.start.__self__._terms.workspace for spec in made.services]  # type: ignore[attr-defined]  # a bound method
+        toolbox = Toolbox([], Host().run_blocking)
+        parts = ServerParts(Host(), toolbox, nobody, nobody, nobody, REDACT, alarms=nobody)
+        made = ConfiguredServers(config, parts)
+        return [each._terms.workspace for each in made.directory.servers]
 
     def names(workspaces: tuple[WorkspaceConfig, ...]) -> list[str]:
         return ["default", *(each.name for each in workspaces)]
@@ -181,18 +166,12 @@ def test_hosts_add_the_network_capability(tmp_path: Path) -> None:
             mcp=Mcp(servers=(McpServerConfig(**PROGRAM, hosts=hosts),)),
         )
         nobody: Any = None  # nothing is started here
-        made = build_mcpset(
-            config,
-            Host(),
-            Toolbox([], Host().run_blocking),
-            sandbox=nobody,
-            secrets=nobody,
-            open_egress=lambda _granted, _report: nobody,
-            redact=REDACT,
-            alarms=nobody,
+        toolbox = Toolbox([], Host().run_blocking)
+        parts = ServerParts(
+            Host(), toolbox, nobody, nobody, lambda _granted, _report: nobody, REDACT, nobody
         )
-        found: tuple[str, ...] = made.services[0].start.__self__._terms.capabilities  # type: ignore[attr-defined]  # a bound method
-        return found
+        (server,) = ConfiguredServers(config, parts).directory.servers
+        return server._terms.capabilities
 
     assert ("process", "network") == built("example.com")
     assert ("process",) == built()

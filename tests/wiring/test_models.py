@@ -45,9 +45,9 @@ def built(
 
 
 def test_without_providers_only_embedded_models_exist(tmp_path: Path) -> None:
-    """Without configured providers there are only the embedded models and no service."""
+    """Without configured providers there are only the embedded models."""
     found = built(tmp_path, Models())
-    assert (["scripted"], []) == (list(found.models), list(found.services))
+    assert (["scripted"], []) == (list(found.models), list(found.names))
     assert isinstance(found.embeddings, EmbeddedEmbeddings)
 
 

@@ -108,7 +108,6 @@ class RunServices:
     sign: Callable[[bytes], bytes]  # digests of attestations, with the daemon's key
     jitter_ms: Callable[[int], int]  # backoff of a model call, by its failed attempts
     instance_id: str
-    default_model: str
 
     def redact(self, data: bytes) -> tuple[bytes, bool]:
         """Redact a JSON document; True if it held a secret."""

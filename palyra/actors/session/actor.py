@@ -180,7 +180,7 @@ class _SessionActor:
         handle, services = self.handle, self.services
         services.journal.require_files()
         accepted = make_acceptance(
-            message.command, message.caller, handle.record, services.default_model
+            message.command, message.caller, handle.record, services.router.default
         )
         if handle.record.archived_ms is not None:
             what = "archived" if handle.record.purge is None else "purged"

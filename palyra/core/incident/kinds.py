@@ -14,6 +14,7 @@ from palyra.core.text.visible import pluralize
 
 POLICIES = "policies_broken"
 USAGE = "usage_broken"
+SETTINGS = "settings_pending"
 JOURNAL = "journal_refuses"
 FILES = "journal_files"
 WORKSPACE = "workspace_unusable"
@@ -41,6 +42,18 @@ def usage_broken(problems: Sequence[str]) -> IncidentReport:
         severity="critical",
         summary="the configuration is broken: prices and budgets stay as they were",
         evidence={"problem": problems[0], "problems": len(problems)},
+        resolves_itself=True,
+    )
+
+
+def settings_pending(problem: str) -> IncidentReport:
+    """A change of the configuration file cannot be taken up; the previous one stays in force."""
+    return IncidentReport(
+        domain="tool_runtime",
+        key=SETTINGS,
+        severity="warning",
+        summary="a change of the configuration is not in force",
+        evidence={"problem": problem},
         resolves_itself=True,
     )
 

@@ -1,15 +1,17 @@
 """Several workspaces: a call is executed in the workspace of its session.
 
+Owns: the open workspaces, which an operator may add and remove while the daemon runs.
 Talks to: nothing; it chooses among the tools and checkpoints that were built for each workspace.
 A call that names a workspace which is not configured fails, so no run continues in another folder.
 
 All functions but `tools_by_workspace` block; they are called from a thread.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence, ValuesView
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TypeVar, assert_never
+from types import MappingProxyType
+from typing import Generic, TypeVar, assert_never
 
 from palyra.core.journal.records import DEFAULT_WORKSPACE
 from palyra.core.tool.checkpoints import (
@@ -28,10 +30,100 @@ from palyra.tools.files.workspace import Workspace
 from palyra.tools.toolbox import AsyncTool, InlineTool, OnOutput, ThreadTool, Tool
 
 _Place = TypeVar("_Place")
+_Made = TypeVar("_Made")
 
 
-def open_workspaces(roots: Mapping[str, Path], keep_out: Sequence[Path]) -> dict[str, Workspace]:
+class _LiveValues(ValuesView[_Made]):
+    """Values of a mapping that may change while they are iterated: a removed one is left out."""
+
+    def __init__(self, mapping: Mapping[str, _Made]) -> None:
+        super().__init__(mapping)
+        self._source = mapping
+
+    def __iter__(self) -> Iterator[_Made]:
+        for name in self._source:
+            found = self._source.get(name)
+            if found is not None:
+                yield found
+
+
+class Workspaces(Mapping[str, Workspace]):
+    """The workspaces by name, the default one first.  All readers hold this object.
+
+    A change replaces the dictionary, so that an iteration in any thread sees one state of it.
+    """
+
+    def __init__(self, roots: Mapping[str, Path], keep_out: Sequence[Path]) -> None:
+        """Open each root; raises as `open_workspaces` does.  Blocks."""
+        self._keep_out = keep_out
+        self._roots: Mapping[str, Path] = {}
+        self._opened: dict[str, Workspace] = {}
+        self.replace(roots)
+
+    def replace(self, roots: Mapping[str, Path]) -> None:
+        """Add and remove workspaces until there are these; those of the same path stay open.
+
+        Blocks.  Raises as `open_workspaces` does, and changes nothing then.
+        """
+        kept = {
+            name: self._opened[name]
+            for name, root in roots.items()
+            if name in self._opened and self._roots[name] == root
+        }
+        self._opened = open_workspaces(roots, self._keep_out, kept)
+        self._roots = dict(roots)
+
+    def __getitem__(self, name: str) -> Workspace:
+        return self._opened[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._opened)
+
+    def __len__(self) -> int:
+        return len(self._opened)
+
+    def values(self) -> ValuesView[Workspace]:
+        """Return a view of the workspaces of the moment of each iteration."""
+        return _LiveValues(self)
+
+
+class PerWorkspace(Mapping[str, _Made], Generic[_Place, _Made]):
+    """One object per place, built at its first use and kept as long as the place is the same."""
+
+    def __init__(self, places: Mapping[str, _Place], build: Callable[[_Place], _Made]) -> None:
+        self._places = places
+        self._build = build
+        self._made: dict[str, tuple[_Place, _Made]] = {}
+
+    def __getitem__(self, name: str) -> _Made:
+        place = self._places[name]
+        made = self._made.get(name)
+        if made is None or made[0] is not place:
+            made = (place, self._build(place))
+            current = {each: self._places.get(each) for each in self._made}
+            kept = {key: old for key, old in self._made.items() if old[0] is current.get(key)}
+            self._made = {**kept, name: made}
+        return made[1]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._places)
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def values(self) -> ValuesView[_Made]:
+        """Return a view of the objects of the places of the moment of each iteration."""
+        return _LiveValues(self)
+
+
+def open_workspaces(
+    roots: Mapping[str, Path],
+    keep_out: Sequence[Path],
+    kept: Mapping[str, Workspace] = MappingProxyType({}),
+) -> dict[str, Workspace]:
     """Open each root, by name.  `keep_out`: the daemon's own folders, which must lie elsewhere.
+
+    Workspaces in `kept` are open already.
 
     Raises InvalidParams for a root that cannot be opened or contains too much, and for two roots of
     which one contains the other: a run of the outer one would reach the files of the inner one.
@@ -40,7 +132,7 @@ def open_workspaces(roots: Mapping[str, Path], keep_out: Sequence[Path]) -> dict
     for name, root in roots.items():
         setting = "--workspace" if name == DEFAULT_WORKSPACE else f"path of {name!r}"
         try:
-            workspace = Workspace(root, keep_out=keep_out, setting=setting)
+            workspace = kept.get(name) or Workspace(root, keep_out=keep_out, setting=setting)
         except InvalidParams as error:
             if name == DEFAULT_WORKSPACE:
                 raise
@@ -73,13 +165,13 @@ def tools_by_workspace(
     `build` must make the same tools for every place.  A call of an unknown workspace raises
     ToolFailure.
     """
-    built = [(name, build(place)) for name, place in places.items()]
-    return [_combine({name: tools[at] for name, tools in built}) for at in range(len(built[0][1]))]
+    built = PerWorkspace(places, build)
+    return [_combine(built, at) for at in range(len(built[DEFAULT_WORKSPACE]))]
 
 
-def _combine(tools: Mapping[str, Tool]) -> Tool:
+def _combine(built: Mapping[str, Sequence[Tool]], at: int) -> Tool:
     def find(call: ToolCall) -> Tool:
-        return find_place(tools, call.workspace)
+        return find_place(built, call.workspace)[at]
 
     def inspect(call: ToolCall) -> Preflight:
         found = find(call).inspect
@@ -89,7 +181,7 @@ def _combine(tools: Mapping[str, Tool]) -> Tool:
         found = find(call).targets
         return CallTargets() if found is None else found(call)
 
-    first = tools[DEFAULT_WORKSPACE]
+    first = built[DEFAULT_WORKSPACE][at]
     inspects = None if first.inspect is None else inspect
     targets = None if first.targets is None else find_targets
     match first:

@@ -13,7 +13,16 @@ class McpServers:
     """`core.ports.McpDirectory` for the servers of the configuration."""
 
     def __init__(self, servers: Sequence[McpServer] = ()) -> None:
+        self.replace(servers)
+
+    def replace(self, servers: Sequence[McpServer]) -> None:
+        """Replace the servers; none is started or stopped by this."""
         self._servers = {server.name: server for server in servers}
+
+    @property
+    def servers(self) -> tuple[McpServer, ...]:
+        """The servers in the order of the configuration."""
+        return tuple(self._servers.values())
 
     def list_servers(self) -> list[McpServerView]:
         """Return the servers in the order of the configuration."""

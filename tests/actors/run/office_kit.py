@@ -329,7 +329,7 @@ class Kit:
             artifacts=self.artifacts,
             gate=gate,
             models=models,
-            router=self.make_router(models),
+            router=self._build_router(models),
             agents=agents,
             channels=Channels(
                 self.journal,
@@ -366,11 +366,15 @@ class Kit:
             now_ms=now_ms,
             new_id=new_id,
             instance_id="i1",
-            default_model="scripted",
             queue_cap=3,
             max_open=100,
             debounce_ms=debounce_ms,
         )
+
+    def _build_router(self, models: Mapping[str, LanguageModel]) -> ModelRouter:
+        router = self.make_router(models)
+        router.default = router.default or "scripted"
+        return router
 
     def build_sources(self, toolbox: Toolbox, gate: Gate) -> ContextSources:
         """What prompts take from outside: nothing but other runs."""

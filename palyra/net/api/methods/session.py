@@ -173,7 +173,7 @@ async def list_(call: MethodCall, params: SessionListParams) -> SessionList:
 
 
 async def list_workspaces(call: MethodCall, _: NoParams) -> WorkspaceList:
-    folders = call.backend.workspaces
+    folders = dict(call.backend.workspaces)  # they may change meanwhile
     problems = await call.backend.run_blocking(
         lambda: [each.find_problem() for each in folders.values()]
     )

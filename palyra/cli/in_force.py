@@ -1,0 +1,54 @@
+"""What a running daemon uses of its configuration file, and how to restart it for the rest."""
+
+from __future__ import annotations
+
+import shlex
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from palyra.cli.errors import CommandFailed
+from palyra.cli.output import say
+from palyra.cli.talk import Options, is_daemon_needed, talk
+from palyra.core.text.visible import visible
+
+if TYPE_CHECKING:
+    from palyra.client import Client
+    from palyra.core.configuration import ConfigView
+
+
+def say_in_force(options: Options, *keys: str) -> None:
+    """Make the running daemon take up these keys of its file, and print whether it has.
+
+    Prints nothing where no daemon runs.
+    """
+    if not is_daemon_needed(options):
+        return
+    view: ConfigView = talk(options, lambda client: client.get_config())
+    entries = [each for each in view.entries if each.key in keys]
+    if view.problem:
+        say(f"the running daemon does not use it yet: {visible(view.problem)}", err=True)
+    elif any(each.source in {"environment", "command_line"} for each in entries):
+        say("the running daemon has another value from its start, which comes first", err=True)
+    elif all(each.value == each.next_value for each in entries):
+        say("the running daemon uses it now", dim=True)
+    else:
+        say(f"the running daemon uses it after a restart: {describe_restart(options)}")
+
+
+def describe_restart(options: Options) -> str:
+    """Return the commands that restart the running daemon; "" if none runs here.
+
+    The new one works in the same default workspace, wherever it is started.
+    """
+    if options.url is not None or not is_daemon_needed(options):
+        return "" if options.url is None else "`palyra drain`, then start it again on its machine"
+    home = () if options.home is None else ("--home", str(options.home))
+    root: tuple[str, ...] = ()
+    with suppress(CommandFailed):
+        root = ("--workspace", talk(options, _find_root))
+    drain, up = ("palyra", "drain", *home), ("palyra", "up", *home, *root)
+    return f"`{shlex.join(drain)} && {shlex.join(up)}`"
+
+
+async def _find_root(client: Client) -> str:
+    return (await client.list_workspaces())[0].path
