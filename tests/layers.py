@@ -221,7 +221,8 @@ HOP_FILES = (
     "store/sqlite/integrity.py",
     "client/blocking.py",  # the event loop of a program that has none
     "tools/wasm/guest.py",  # in a worker, which is a program of its own
-    "cli/chat_lines.py",  # standard input may be a file, which trio cannot wait for
+    "cli/chat_lines.py",
+    "cli/typed_line.py",  # standard input may be a file, which trio cannot wait for
     "cli/chat_terminal.py",  # the line editor has a loop of its own
 )
 

@@ -188,7 +188,7 @@ class SettingsSource(Protocol):
 
     @property
     def problem(self) -> str:
-        """Why a change of the file is not in force; "" if all of them are."""
+        """Reason that keeps a change of the file from being in force; "" if there is none."""
 
     async def refresh(self) -> str:
         """Take up what changed in the file."""

@@ -48,15 +48,6 @@ async def read_line() -> str | None:
     return None
 
 
-async def read_answer() -> str:
-    """Return the next line of standard input in lowercase, "" for an empty one and at the end.
-
-    Raises CommandFailed for no UTF-8.  Cancellation: the line that is read is lost.
-    """
-    line = await trio.to_thread.run_sync(sys.stdin.buffer.readline, abandon_on_cancel=True)
-    return _decode(line).strip().lower()
-
-
 def _decode(line: bytes) -> str:
     try:
         return line.decode()

@@ -1,4 +1,4 @@
-"""What a running daemon uses of its configuration file, and how to restart it for the rest."""
+"""Keys of the configuration file that a running daemon uses, and its restart for the others."""
 
 from __future__ import annotations
 

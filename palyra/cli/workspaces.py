@@ -237,7 +237,7 @@ async def _offer(client: Client, folder: Path) -> bool:
 
     Cancellation: the folder may be a workspace.
     """
-    from palyra.cli.chat_lines import read_answer  # noqa: PLC0415 - help must be instant
+    from palyra.cli.typed_line import read_answer  # noqa: PLC0415 - help must be instant
 
     if folder in {Path("/"), Path.home()}:
         say(f"{visible(str(folder))} cannot be a workspace: it holds keys and settings", err=True)

@@ -48,7 +48,7 @@ _EVERYTHING = ("process", "fs.read", "fs.write", "network")  # of a program with
 
 @dataclass(frozen=True, slots=True)
 class ServerParts:
-    """What the servers need.  `open_egress` makes the egress of a sandboxed program to its hosts."""
+    """Services that the servers need.  `open_egress` makes the egress of a sandboxed program to its hosts."""
 
     host: Host
     toolbox: Toolbox
