@@ -79,6 +79,9 @@ def setup(
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(settings.level.upper())
+    logging.getLogger("httpx").setLevel(
+        logging.WARNING
+    )  # one line a request: the tape has the calls
     logging.captureWarnings(capture=True)
     logging.raiseExceptions = False  # ignore a closed standard error
     sys.excepthook = _log_crash

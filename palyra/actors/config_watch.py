@@ -67,7 +67,7 @@ async def policy_watch(
         version, problems = rules.version, rules.problems
         await run_blocking(rules.refresh)
         is_unreported = rules.problems and not alarms.is_reported(POLICIES)
-        if rules.problems != problems or is_unreported:
+        if rules.problems is not problems or is_unreported:  # each read of broken files has its own
             _notify_policy(rules.problems, alarms)
         if rules.version != version:
             log.info("policies reloaded", version=rules.version)

@@ -14,7 +14,7 @@ import stat
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import metadata
 from itertools import chain, count
@@ -372,7 +372,7 @@ def check_sandbox(options: Options) -> Check:
         return Check(
             name="sandbox",
             verdict="warn",
-            detail=f"bubblewrap is not installed: {shell}, no skills",
+            detail=f"bubblewrap is not installed: {shell}, no skills (looked for in {BUBBLEWRAP_FOLDERS})",
             remedy=INSTALL_BUBBLEWRAP,
         )
     return Check(name="sandbox", verdict="ok", detail=f"{found}; the daemon tests the sandbox")
@@ -909,10 +909,27 @@ def doctor(options: Options) -> None:
     if options.as_json:
         print_json({"checks": checks})
     else:
-        for check in checks:
+        for check in _without_repeats(checks):
             _print(check)
     if any(check.verdict == "fail" for check in checks):
         raise SystemExit(FAILED)
+
+
+def _without_repeats(checks: Sequence[Check]) -> list[Check]:
+    """Return the checks with those in one row that only repeat why the daemon cannot be asked."""
+    down = next(
+        (each.detail for each in checks if each.name == "daemon" and each.verdict != "ok"), ""
+    )
+    unasked = [
+        each
+        for each in checks
+        if down and each.name != "daemon" and each.detail.endswith(f": {down}")
+    ]
+    shown = [each for each in checks if each not in unasked]
+    if unasked:
+        names = ", ".join(each.name for each in unasked)
+        shown.append(Check(name="not checked", verdict="warn", detail=f"without a daemon: {names}"))
+    return shown
 
 
 def _print(check: Check) -> None:

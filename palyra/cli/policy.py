@@ -51,7 +51,9 @@ def explain(
     if options.as_json:
         print_json(found)
         return
-    say(f"{found.answer} ({found.reason_code})", fg=COLOURS[found.answer], bold=True)
+    plain = {"allow": "allowed", "ask": "asks", "deny": "denied"}[found.answer]
+    code = "" if found.reason_code == plain else f" ({found.reason_code})"
+    say(f"{found.answer}{code}", fg=COLOURS[found.answer], bold=True)
     say(found.reason)
     if found.grant_key:
         say(

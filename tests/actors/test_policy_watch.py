@@ -80,6 +80,18 @@ async def test_invalid_policies_are_an_incident_until_they_are_valid(
     assert [f"-{POLICIES}", POLICIES, f"-{POLICIES}"] == rules.alarms.told
 
 
+async def test_files_that_are_broken_again_in_the_same_way_count_again(
+    autojump_clock: trio.abc.Clock,
+) -> None:
+    """Each read of changed files is a finding of its own, also with the same words."""
+    async with watching() as (rules, _):
+        for _ in range(2):
+            rules.next = ("v1", tuple(["a: broken"]))  # noqa: C409 - a tuple of its own, as after a read
+            await wait_look()
+            await wait_look()
+    assert [POLICIES, POLICIES] == rules.alarms.told[-2:]
+
+
 async def test_a_resolved_incident_of_still_invalid_policies_is_opened_again(
     autojump_clock: trio.abc.Clock,
 ) -> None:

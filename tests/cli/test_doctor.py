@@ -4,6 +4,7 @@ import os
 import shutil
 import socket
 import time
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -529,6 +530,16 @@ async def test_a_large_database_that_cannot_shrink_is_a_warning(
     check = next(each for each in found.json["checks"] if each["name"] == "retention")
     assert verdict == check["verdict"]
     assert ("retention compact" in (check.get("remedy") or "")) is (verdict == "warn")
+
+
+def test_a_missing_daemon_is_said_once(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The checks that need the daemon are one row; those that do not are shown as ever."""
+    with suppress(SystemExit):  # a busy port is a failure
+        doctor.doctor.main(["--home", str(tmp_path / "none")], standalone_mode=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert 1 == sum("no daemon is running" in line for line in lines)
+    (row,) = [line for line in lines if "without a daemon: " in line]
+    assert {"incidents", "models", "schedules"} <= set(row.partition(": ")[2].split(", "))
 
 
 def test_short_keys_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

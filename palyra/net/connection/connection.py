@@ -50,7 +50,7 @@ async def serve_connection(transport: Transport, peer: Peer, backend: Backend) -
         await connection.serve()
     finally:
         code, reason = connection.farewell
-        log.info("connection closed", peer=peer.address, code=code, reason=reason)
+        log.debug("connection closed", peer=peer.address, code=code, reason=reason)
         with trio.CancelScope(shield=True):  # the transport bounds the time
             await transport.close(code, close_codes.cut_reason(reason))
 
@@ -203,7 +203,9 @@ class Connection:
         return caller
 
     async def _serve_caller(self, caller: Caller) -> NoReturn:
-        log.info("connected", peer=self._peer.address, principal=caller.principal, role=caller.role)
+        log.debug(
+            "connected", peer=self._peer.address, principal=caller.principal, role=caller.role
+        )
         self.caller = caller
         async with trio.open_nursery() as nursery:
             client = ClientContext(

