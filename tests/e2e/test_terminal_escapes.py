@@ -132,7 +132,7 @@ async def seed(daemon: DaemonProcess, base: Path) -> dict[str, str]:
         "principal": "ann", "provider": "openai", "query": "build", "reason": "r",
         "run_id": done.run_id, "schedule_id": schedule.schedule_id, "second": str(base / "second"),
         "seq": "1", "server": "none", "session_id": done.session_id, "skill_id": "none",
-        "target": str(base / "restored"), "task_id": task.task_id, "text": "/say x",
+        "target": str(base / "restored"), "task_id": task.task_id, "text": "/say x", "title": "Ours",
         "token_id": token.token_id, "tool": "read_file", "value": "x", "version": "1",
         "what": done.run_id,
     }  # fmt: skip
