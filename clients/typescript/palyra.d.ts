@@ -763,6 +763,8 @@ export interface Preview {
   cut?: number;
   taint?: TaintSource[];
   workspace?: string;
+  chain?: AskingRun[];
+  earlier?: EarlierAnswers;
 }
 
 /** Words of a command, in order, as the program gets them. */
@@ -805,6 +807,21 @@ export interface TaintSource {
   call_id?: string;
   tool?: string;
   trust?: string;
+}
+
+/** A run of the chain that leads to the question. */
+export interface AskingRun {
+  run_id: string;
+  agent: string;
+  depth: number;
+}
+
+/** Answers to the same `grant_key` of the agent and the tool, among the newest approvals. */
+export interface EarlierAnswers {
+  allowed?: number;
+  denied?: number;
+  latest_ms?: number | null;
+  latest_by?: string | null;
 }
 
 /** One approval, whose scopes are compared with recent calls. */

@@ -17,7 +17,7 @@ from palyra.core.journal.records import ApprovalRecord, ApprovalScope
 from palyra.core.policy.grants import beyond_call, parts_of
 from palyra.core.policy.recorded import PolicyEvidence, read_calls
 from palyra.core.ports import CallTargeting, Journal, JournalStore, RunBlocking
-from palyra.core.preview.blocks import Preview, Reach, ReachList
+from palyra.core.preview.blocks import AskingRun, EarlierAnswers, Preview, Reach, ReachList
 from palyra.core.preview.call import DEFAULT_LINES, build_preview
 from palyra.core.preview.files import Redact
 from palyra.core.tape.taint import TaintSource, read_taint
@@ -31,6 +31,8 @@ REACH_CALLS = 200  # recent calls that a reach looks at
 _REACH_RUNS = 200  # runs read for them
 _PAGE_RUNS = 20
 _EXAMPLES = 5
+MOST_CHAINED = 32  # runs that delegate to each other
+MOST_EARLIER = 500  # approvals in which earlier answers are looked for
 _COMPARED = ("binary", "cwd", "profile")  # of an inspection; operands are compared by name
 
 
@@ -72,7 +74,7 @@ class Previews:
                     changed = await self._find_changed(call, record.inspection or {})
             except ToolFailure as failure:
                 changed = (f"the call could not run now: {failure.message}",)
-        return await self._run_blocking(
+        shown = await self._run_blocking(
             partial(
                 build_preview,
                 record,
@@ -83,6 +85,10 @@ class Previews:
                 max_lines=max_lines,
             )
         )
+        chain, earlier = await self._journal.read(
+            lambda store: (_read_chain(store, record.run_id), _read_earlier(store, record))
+        )
+        return msgspec.structs.replace(shown, chain=chain, earlier=earlier)
 
     async def _find(
         self, caller: Caller, approval_id: str
@@ -154,6 +160,41 @@ class Previews:
             seen = (self._gate.read_recorded(call) for call in reversed(calls))
             recent.extend((run.session_id, each) for each in seen if each is not None)
         return found[-1].run_id if len(found) == _PAGE_RUNS else None
+
+
+def _read_chain(store: JournalStore, run_id: str | None) -> tuple[AskingRun, ...]:
+    """Return the run and those that delegated to it, each the parent of the one before.  Blocks."""
+    chain: list[AskingRun] = []
+    while run_id is not None and len(chain) < MOST_CHAINED:
+        run = store.find_run(run_id)
+        if run is None:
+            break
+        chain.append(AskingRun(run_id=run.run_id, agent=run.agent, depth=run.depth))
+        run_id = run.parent_run_id if run.depth else None  # a fork has a parent that asks nothing
+    return tuple(chain)
+
+
+def _read_earlier(store: JournalStore, record: ApprovalRecord) -> EarlierAnswers:
+    """Return how the same question was answered before.  Blocks."""
+    if not record.grant_key:
+        return EarlierAnswers()
+    newest = store.list_approvals(
+        principal=record.principal, run_id=None, pending_only=False, limit=MOST_EARLIER
+    )
+    same = [
+        each
+        for each in newest
+        if each.approval_id != record.approval_id
+        and each.state in {"allowed", "denied"}
+        and (each.agent, each.tool, each.grant_key) == (record.agent, record.tool, record.grant_key)
+    ]
+    latest = max(same, key=lambda each: each.resolved_ms or 0, default=None)
+    return EarlierAnswers(
+        allowed=sum(each.state == "allowed" for each in same),
+        denied=sum(each.state == "denied" for each in same),
+        latest_ms=None if latest is None else latest.resolved_ms,
+        latest_by=None if latest is None else latest.by,
+    )
 
 
 def _read(

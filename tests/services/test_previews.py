@@ -16,7 +16,7 @@ from palyra.errors import NotFound
 from palyra.services import previews as service
 from palyra.services.previews import Previews
 from tests.actors.run.office_kit import OPERATOR, inline_blocking
-from tests.store.kit import approval
+from tests.store.kit import approval, run
 from tests.store.memory.journal import MemoryJournal
 
 T = TypeVar("T")
@@ -127,3 +127,25 @@ def test_a_reach_names_five_examples() -> None:
         found.asked,
         found.examples,
     )
+
+
+async def test_a_preview_names_the_delegating_runs_and_the_earlier_answers() -> None:
+    """Answers of the same key, tool and agent count, others do not; the parent of a fork asked nothing."""
+    records = (
+        run("run_root", parent_run_id="run_forked"),
+        run("run_child", parent_run_id="run_root", depth=1, agent="scout"),
+        approval("apr_1", grant_key="k", state="allowed", by="ann", resolved_ms=5),
+        approval("apr_2", grant_key="k", state="denied", by="eve", resolved_ms=9),
+        approval("apr_3", grant_key="k", state="aborted", resolved_ms=11),
+        approval("apr_4", grant_key="other", state="allowed", resolved_ms=12),
+        approval("apr_5", grant_key="k", run_id="run_child"),
+    )
+    journal = LateJournal(Change(records=records))
+    shown = await previews(journal, Shell(None)).preview(OPERATOR, "apr_5")
+    assert [("run_child", "scout", 1), ("run_root", "default", 0)] == [
+        (each.run_id, each.agent, each.depth) for each in shown.chain
+    ]
+    earlier = shown.earlier
+    assert (1, 1, 9, "eve") == (
+        earlier.allowed, earlier.denied, earlier.latest_ms, earlier.latest_by,
+    )  # fmt: skip

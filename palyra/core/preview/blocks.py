@@ -103,6 +103,23 @@ class Hidden(msgspec.Struct, frozen=True, kw_only=True):
     count: int
 
 
+class AskingRun(msgspec.Struct, frozen=True, kw_only=True):
+    """A run of the chain that leads to the question."""
+
+    run_id: str
+    agent: str
+    depth: int
+
+
+class EarlierAnswers(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Answers to the same `grant_key` of the agent and the tool, among the newest approvals."""
+
+    allowed: int = 0
+    denied: int = 0
+    latest_ms: int | None = None
+    latest_by: str | None = None
+
+
 class Preview(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Everything a person needs to answer one approval."""
 
@@ -124,6 +141,8 @@ class Preview(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     cut: int = 0  # lines, words and rows left out of all blocks
     taint: tuple[TaintSource, ...] = ()
     workspace: str = DEFAULT_WORKSPACE  # that the call works in
+    chain: tuple[AskingRun, ...] = ()  # the asking run first, then those that delegated to it
+    earlier: EarlierAnswers = EarlierAnswers()
 
 
 class Reach(msgspec.Struct, frozen=True, kw_only=True):
