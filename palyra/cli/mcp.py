@@ -1,19 +1,151 @@
 """`palyra mcp`: servers of the Model Context Protocol, their resources and their prompts."""
 
+from __future__ import annotations
+
+import shutil
+from typing import TYPE_CHECKING, Any
+
 import click
 
 from palyra.cli.command import shared_options
+from palyra.cli.errors import CommandFailed
+from palyra.cli.in_force import say_in_force
 from palyra.cli.output import print_json, print_table, say
 from palyra.cli.talk import Options, talk
-from palyra.core.tool.mcp import McpPrompt, McpServerView
+from palyra.core.text.visible import visible
+from palyra.errors import NotFound
+
+if TYPE_CHECKING:
+    from palyra.client import Client
+    from palyra.core.configuration import ConfigChanged
+    from palyra.core.tool.mcp import McpPrompt, McpServerView
+
+_KEY = "mcp.servers"
+_TRIED_S = 45.0  # above the 30 s that a server has to start
+_LOOK_S = 0.2
 
 
 @click.group()
 def mcp() -> None:
-    """List MCP servers, their resources and their prompts.
+    """Add, remove, test and list MCP servers, their resources and their prompts.
 
-    Servers are configured in [mcp]; their tools are in `palyra tools`.
+    Their tools are in `palyra tools`; [mcp] in the configuration has more settings of them.
     """
+
+
+@mcp.command(context_settings={"ignore_unknown_options": True})
+@click.argument("name")
+@click.argument("command", nargs=-1, type=click.UNPROCESSED)
+@click.option("--address", default="", help="Address of a server that runs elsewhere.")
+@click.option("--token", default="", help="Reference to its bearer token, such as vault:NAME.")
+@click.option("--env", "environment", multiple=True, help="NAME=TEXT or NAME=vault:KEY; again.")
+@click.option("--folder", "folders", multiple=True, help="Folder readable in the jail; again.")
+@click.option("--host", "hosts", multiple=True, help="Host that the program may reach; again.")
+@click.option("--workspace", type=click.Choice(["none", "read", "write"]), default="none",
+    show_default=True, help="Access of the program to the workspace.")  # fmt: skip
+@click.option("--no-jail", is_flag=True, help="Run the program with all rights of the daemon.")
+@shared_options
+def add(
+    options: Options,
+    name: str,
+    command: tuple[str, ...],
+    *,
+    no_jail: bool,
+    **given: Any,  # noqa: ANN401 - as click calls it
+) -> None:
+    """Add the server NAME: `palyra mcp add NAME -- COMMAND ARGUMENTS`, or with --address URL.
+
+    The running daemon starts it at once; `palyra mcp test NAME` shows what it offers.
+    """
+    program = () if not command else (shutil.which(command[0]) or command[0], *command[1:])
+    given["url"] = given.pop("address")
+    entry = {key: value for key, value in given.items() if value and value != "none"}
+    entry |= {"name": name, "command": list(program)} if program else {"name": name}
+    entry |= {"sandbox": "none"} if no_jail else {}
+
+    async def write(client: Client) -> ConfigChanged:
+        view = await client.get_config(_KEY)
+        servers = [_given(each) for each in view.entries[0].next_value]
+        return await client.set_config(_KEY, [*servers, entry], digest=view.digest)
+
+    _say_changed(options, talk(options, write), f"server {name} is added")
+
+
+@mcp.command()
+@click.argument("name")
+@shared_options
+def remove(options: Options, name: str) -> None:
+    """Remove a server from the configuration; the running daemon stops it at once."""
+
+    async def write(client: Client) -> ConfigChanged:
+        view = await client.get_config(_KEY)
+        servers = [_given(each) for each in view.entries[0].next_value]
+        left = [each for each in servers if each["name"] != name]
+        if len(left) == len(servers):
+            known = ", ".join(each["name"] for each in servers) or "none"
+            raise NotFound(f"no MCP server {name!r}; configured: {known}", field="name")
+        return await client.set_config(_KEY, left, digest=view.digest)
+
+    _say_changed(options, talk(options, write), f"server {name} is removed")
+
+
+@mcp.command()
+@click.argument("name")
+@shared_options
+def test(options: Options, name: str) -> None:
+    """Wait until the server is connected or has failed; list its tools, or show its errors."""
+
+    async def look(client: Client) -> tuple[McpServerView, list[str], list[str]]:
+        import trio  # noqa: PLC0415 - help must be instant
+
+        with trio.move_on_after(_TRIED_S):
+            while "not started yet" in (await _find(client, name)).problem:  # noqa: ASYNC110 - no event for it
+                await trio.sleep(_LOOK_S)
+        found, tools = await _find(client, name), (await client.list_tools()).tools
+        problems = [each for each in (await client.status()).problems if f"server {name}:" in each]
+        return (
+            found,
+            [each.name for each in tools if each.name.startswith(f"mcp:{name}.")],
+            problems,
+        )
+
+    found, tools, problems = talk(options, look)
+    if found.problem:
+        shown = "; ".join(problems) or found.problem
+        raise CommandFailed(visible(shown), f"correct its entry: `palyra config get {_KEY}`")
+    if options.as_json:
+        print_json({"server": found, "tools": tools})
+        return
+    say(f"{name} is connected: {visible(found.title)}, {len(tools)} tools")
+    for each in tools:
+        say(f"  {visible(each)}")
+
+
+async def _find(client: Client, name: str) -> McpServerView:
+    servers = (await client.list_mcp_servers()).servers
+    found = next((each for each in servers if each.name == name), None)
+    if found is None:
+        known = ", ".join(each.name for each in servers) or "none"
+        raise NotFound(f"no MCP server {name!r}; configured: {known}", field="name")
+    return found
+
+
+def _given(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return the keys of an entry that are no defaults."""
+    import msgspec  # noqa: PLC0415 - help must be instant
+
+    from palyra.config.sections import McpServerConfig  # noqa: PLC0415 - likewise
+
+    plain = msgspec.to_builtins(McpServerConfig(name=""))
+    return {key: value for key, value in entry.items() if value != plain.get(key)}
+
+
+def _say_changed(options: Options, changed: ConfigChanged, words: str) -> None:
+    if options.as_json:
+        print_json(changed)
+        return
+    say(f"{words} in {visible(changed.config_file)}")
+    say_in_force(options, _KEY)
 
 
 @mcp.command("list")

@@ -10,5 +10,5 @@ async def read_answer() -> str:
 
     Cancellation: the line that is read is lost.
     """
-    line = await trio.to_thread.run_sync(sys.stdin.buffer.readline, abandon_on_cancel=True)
+    line: bytes = await trio.to_thread.run_sync(sys.stdin.buffer.readline, abandon_on_cancel=True)
     return line.decode(errors="replace").strip().lower()

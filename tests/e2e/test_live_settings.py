@@ -184,3 +184,21 @@ async def test_a_chat_in_another_folder_asks_once(daemon: DaemonProcess, tmp_pat
         await person.see("/ cannot be a workspace")
     removed = await palyra("workspaces", "remove", "my-project", home=daemon.home)
     assert removed.code == 0, removed
+
+
+async def test_an_mcp_server_is_added_tested_and_removed_by_commands(daemon: DaemonProcess) -> None:
+    """A failing one is named with its standard error; an entry has the given keys alone."""
+    pytest.importorskip("mcp", reason="needs the package mcp: install palyra[mcp]")
+    for name, program in (("good", ("sample_server.py",)), ("dead", ("hungry_server.py", "die"))):
+        command = (sys.executable, str(SERVERS / program[0]), *program[1:])
+        added = await palyra("mcp", "add", name, "--no-jail", "--", *command, home=daemon.home)
+        assert (0, True) == (added.code, "uses it now" in added.out), added
+    good = await palyra("mcp", "test", "good", home=daemon.home)
+    assert (0, True) == (good.code, "  mcp:good.add" in good.out), good
+    dead = await palyra("mcp", "test", "dead", home=daemon.home)
+    assert (True, True) == (dead.code != 0, "cannot find my papers" in dead.err), dead
+    assert "works_in" not in (daemon.home / "palyra.toml").read_text("utf-8")
+    for name in ("good", "dead"):
+        removed = await palyra("mcp", "remove", name, home=daemon.home)
+        assert removed.code == 0, removed
+    assert (await palyra("mcp", "remove", "good", home=daemon.home)).code != 0
