@@ -56,6 +56,7 @@ EXPLAINED = {
     "memory_embedders.ProviderEmbedder.embed_items": MONEY,
     "memory_embedders.ProviderEmbedder.embed_question": MONEY,
     "usage_sums.run_budgets": "budgets of a principal are shared by all its runs; an operator sets others",
+    "gate.Gate.mode_of": "the mode of the session of a run and of the runs above it, no data of a principal",
     "grants.Grants.check_room": MONEY,
     "memory_recall.MemoryRecall.prepare": CACHE,
     "memory_recall.MemoryRecall.has_items": CACHE,
