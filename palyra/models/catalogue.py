@@ -38,7 +38,9 @@ class ModelCatalogue(Mapping[str, LanguageModel]):
         self._made: dict[str, LanguageModel] = {}
 
     def __getitem__(self, name: str) -> LanguageModel:
-        found = self._fixed.get(name) or self._made.get(name)
+        if name in self._fixed:  # without a call: each turn of a run looks its model up
+            return self._fixed[name]
+        found = self._made.get(name)
         if found is None:
             provider, separator, model = name.partition("/")
             make = self._providers.get(provider)
@@ -51,6 +53,8 @@ class ModelCatalogue(Mapping[str, LanguageModel]):
         return found
 
     def __contains__(self, name: object) -> bool:
+        if name in self._fixed:
+            return True
         if not isinstance(name, str):
             return False
         try:
