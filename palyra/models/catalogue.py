@@ -6,7 +6,7 @@ use; the provider itself reports whether it exists.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import MappingProxyType
-from typing import Protocol
+from typing import Any, Protocol
 
 from palyra.config.sections import ModelProvider
 from palyra.core.model.routing import ProviderHealth
@@ -19,8 +19,12 @@ NO_NAMES = {"", ".", ".."}  # as part of an address the latter would name anothe
 Make = Callable[[str], LanguageModel]  # takes the model's name without the provider's
 
 
-class ModelCatalogue(Mapping[str, LanguageModel]):
-    """Mapping of model names to models: `fixed` ones and models that providers create on demand."""
+class ModelCatalogue(dict[str, LanguageModel]):  # noqa: FURB189 - a hit must cost no call of Python
+    """Models by name: `fixed` ones, and models that providers create on demand.
+
+    A dict, as each turn of a run looks its model up: one that is known costs no call of Python.
+    It holds the created models too, but enumerates only the fixed and the listed ones.
+    """
 
     def __init__(
         self,
@@ -29,37 +33,41 @@ class ModelCatalogue(Mapping[str, LanguageModel]):
         listed: Sequence[str] = (),
     ) -> None:
         """Create the catalogue; see `replace`."""
+        super().__init__(fixed)
         self._fixed = dict(fixed)
         self.replace(providers, listed)
 
     def replace(self, providers: Mapping[str, Make], listed: Sequence[str]) -> None:
         """Replace the providers; `listed` names are enumerated together with the fixed ones."""
         self._providers, self._listed = dict(providers), tuple(listed)
-        self._made: dict[str, LanguageModel] = {}
+        self._forget_created()
 
-    def __getitem__(self, name: str) -> LanguageModel:
-        if name in self._fixed:  # without a call: each turn of a run looks its model up
-            return self._fixed[name]
-        found = self._made.get(name)
-        if found is None:
-            provider, separator, model = name.partition("/")
-            make = self._providers.get(provider)
-            is_name = bool(separator) and model not in NO_NAMES
-            if not is_name or make is None or len(name) > MAX_NAME_CHARS:
-                raise KeyError(name)
-            if len(self._made) >= MAX_MADE:
-                self._made.clear()
-            found = self._made[name] = make(model)
-        return found
+    def _forget_created(self) -> None:
+        for name in [*self.keys() - self._fixed.keys()]:
+            del self[name]
+
+    def __missing__(self, name: str) -> LanguageModel:
+        provider, separator, model = name.partition("/")
+        make = self._providers.get(provider)
+        is_name = bool(separator) and model not in NO_NAMES
+        if not is_name or make is None or len(name) > MAX_NAME_CHARS:
+            raise KeyError(name)
+        if super().__len__() - len(self._fixed) >= MAX_MADE:
+            self._forget_created()
+        self[name] = made = make(model)
+        return made
+
+    def get(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - as the base has it
+        """Return the model, created if need be, or the default."""
+        try:
+            return self[name]
+        except KeyError:
+            return default
 
     def __contains__(self, name: object) -> bool:
-        if name in self._fixed:
-            return True
-        if not isinstance(name, str):
-            return False
         try:
-            self[name]
-        except KeyError:
+            self[name]  # type: ignore[index]  # a name that is no text has no model
+        except (KeyError, AttributeError, TypeError):
             return False
         return True
 

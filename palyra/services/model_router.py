@@ -137,8 +137,10 @@ class ModelRouter:
 
     def provider(self, model: str) -> str:
         """Return the name of the model's provider."""
-        found = self._models.get(model)
-        return model.partition("/")[0] if found is None else found.provider
+        try:  # without a call of Python: each turn asks
+            return self._models[model].provider
+        except KeyError:
+            return model.partition("/")[0]
 
     def window(self, model: str) -> int:
         """Return the window of the model in tokens; 0 if it is not known."""
@@ -147,7 +149,13 @@ class ModelRouter:
 
     def is_there(self, model: str) -> bool:
         """True if a provider has the model."""
-        return model in self._models or model == MODEL
+        if model == MODEL:
+            return True
+        try:
+            self._models[model]
+        except KeyError:
+            return False
+        return True
 
     def plan(self, run: Run, measure: Measure) -> RoutePlan | None:
         """Return the route plan of a run that begins; None if no routes are configured."""

@@ -304,7 +304,8 @@ def test_one_half_in_a_browser_opens_nothing(
 
 def test_a_revoked_login_closes_its_page(context: "BrowserContext", operator: Operator) -> None:
     """Revoking ends the open page at once and no other one."""
-    kept, page = context.new_page(), context.browser.new_context().new_page()  # type: ignore[union-attr]  # it has one
+    assert context.browser is not None
+    kept, page = context.new_page(), context.browser.new_context().new_page()
     before = {each.token_id for each in operator.list_tokens()}
     page.goto(operator.make_console_link().url)
     is_live(page)
