@@ -2036,6 +2036,8 @@ export interface IncidentView {
   attempts?: number;
   remedy?: string;
   remedied?: string;
+  remedies?: string[];
+  may_change?: string;
   resolves_itself?: boolean;
   resolved_ms?: number | null;
   by?: string | null;

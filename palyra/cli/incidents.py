@@ -9,7 +9,6 @@ from palyra.cli.listing import newer, since_option, watchable
 from palyra.cli.names import id_argument
 from palyra.cli.output import age, print_json, print_table, say
 from palyra.cli.talk import Options, talk
-from palyra.core.healing.rules import RULES, HealingRule, kind_of
 from palyra.core.incident.incident import UNRESOLVED
 from palyra.core.journal.records import IncidentDomain, IncidentState
 from palyra.net.protocol.results import IncidentView
@@ -116,25 +115,20 @@ def show(options: Options, incident_id: str) -> None:
 def _remedy(incident: IncidentView) -> str:
     """Return the last remedy with the number of attempts, or the one that `auto` would attempt."""
     if incident.attempts:
-        return f"{incident.remedy}, {incident.attempts} of {len(_rule(incident).remedies)}"
+        return f"{incident.remedy}, {incident.attempts} of {len(incident.remedies)}"
     return f"auto: {incident.remedy}" if incident.remedy else ""
-
-
-def _rule(incident: IncidentView) -> HealingRule:
-    """Return the rule of self-healing for an incident; one without remedies if there is none."""
-    return RULES.get(kind_of(incident.key)) or HealingRule(incident.domain, (), "")
 
 
 def _healing(incident: IncidentView) -> list[tuple[object, ...]]:
     """Return the rows about the remedies of an incident."""
     rows: list[tuple[object, ...]] = []
     if incident.attempts:
-        most = len(_rule(incident).remedies)
+        most = len(incident.remedies)
         rows += [("attempts", f"{incident.attempts} of {most}"), ("remedy", incident.remedy)]
     elif incident.remedy:
         rows += [
             ("in mode auto", f"{incident.remedy} would be attempted"),
-            ("may change", _rule(incident).blast),
+            ("may change", incident.may_change),
         ]
     if incident.remedied:
         rows.append(("outcome", incident.remedied))

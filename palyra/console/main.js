@@ -58,7 +58,7 @@ export const SCREENS = [
   { name: "tasks", title: "Tasks", key: "t", says: "Tasks and schedules will be here." },
   { name: "memory", title: "Memory", key: "m", isApart: true, says: "What is remembered, and from where, will be here." },
   { name: "usage", title: "Usage", key: "u", says: "What was spent by hour, model, agent and principal will be here." },
-  { name: "health", title: "Health", key: "h", isThumb: true, says: "Incidents, the supervision tree and the models will be here." },
+  { name: "health", title: "Health", key: "h", isThumb: true, load: () => import("./screens/health.js") },
   { name: "rules", title: "Rules", key: "p", says: "Policies, grants, agents, skills and tokens will be here." },
 ];
 

@@ -5,6 +5,7 @@ import { test } from "node:test";
 
 import { GUARD_MS, isNeutral, kindOf, shown, take } from "../../palyra/console/fold/arm.js";
 import { along, changedWords } from "../../palyra/console/fold/difference.js";
+import { answer, isUnwell, lanes, rowsOf, rowsWith } from "../../palyra/console/fold/health.js";
 import { parse } from "../../palyra/console/fold/markdown.js";
 import { exact, headline } from "../../palyra/console/fold/money.js";
 import { grouped, many, pieces, tail, visible } from "../../palyra/console/fold/text.js";
@@ -104,4 +105,19 @@ test("an address survives its way through the parser", () => {
   const to = href("run", ["run_1/..", "seq", 4], { view: "raw", q: "a&b=c #", none: "" });
   assert.deepEqual(parseRoute(to), { screen: "run", parts: ["run_1/..", "seq", "4"], query: { view: "raw", q: "a&b=c #" } });
   assert.equal(parseRoute("#/%").parts.length, 0);
+});
+
+test("a tree is rows, and a filter keeps those above", () => {
+  const actor = (id, children = [], rest = {}) => ({ id, state: "running", children, ...rest });
+  const rows = rowsOf(actor("daemon", [actor("work", [actor("run:1", [], { mailbox_depth: 8, mailbox_capacity: 10 })]), actor("edge")]));
+  assert.deepEqual(rows.map((row) => [row.path, row.level]), [["daemon", 1], ["daemon/work", 2], ["daemon/work/run:1", 3], ["daemon/edge", 2]]);
+  assert.deepEqual(rowsWith(rows, isUnwell).map((row) => row.id), ["daemon", "work", "run:1"]);
+  assert.equal(answer(0, rows), "No incident is open. One actor crashed lately or has a full mailbox.");
+});
+
+test("incidents at the same time stand in tracks of their lane, within the day", () => {
+  const one = (opened_ms, resolved_ms) => ({ domain: "run", opened_ms, resolved_ms });
+  const [lane] = lanes([one(0, 50), one(40, null), one(60, 70), one(-500, -400)], 0, 100);
+  assert.deepEqual(lane.bars.map((bar) => [bar.track, Math.round(bar.left + bar.width)]), [[0, 1], [1, 50], [0, 100], [1, 70]]);
+  assert.equal(lane.tracks, 2);
 });

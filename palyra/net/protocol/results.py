@@ -522,6 +522,8 @@ class IncidentView(Result, frozen=True, kw_only=True):
     attempts: int = 0
     remedy: str = ""
     remedied: str = ""
+    remedies: list[str] = []  # of each attempt in mode `auto`, in their order
+    may_change: str = ""  # all that an attempt may change
     resolves_itself: bool = False
     resolved_ms: int | None = None
     by: str | None = None

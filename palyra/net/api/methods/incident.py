@@ -7,6 +7,7 @@ from typing import Annotated
 
 import msgspec
 
+from palyra.core.healing.rules import RULES, kind_of
 from palyra.core.journal.changes import IncidentFilter
 from palyra.core.journal.records import (
     IncidentDomain,
@@ -70,7 +71,12 @@ async def resolve(call: MethodCall, params: IncidentResolve) -> IncidentView:
 
 
 def _show(incident: IncidentRecord) -> IncidentView:
-    return IncidentView(**msgspec.structs.asdict(incident))
+    rule = RULES.get(kind_of(incident.key))
+    return IncidentView(
+        **msgspec.structs.asdict(incident),
+        remedies=list(rule.remedies) if rule else [],
+        may_change=rule.blast if rule else "",
+    )
 
 
 METHODS = (
