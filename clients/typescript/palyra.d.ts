@@ -517,13 +517,14 @@ export interface TapeHit {
   at?: number;
 }
 
-/** A tape, summed up in so many buckets. */
+/** A tape, summed up in so many buckets; on request with a code for each event. */
 export interface TapeOutlineParams {
   run_id: string;
   buckets?: number;
+  codes?: boolean;
 }
 
-/** A tape in buckets of `width` events; the first one begins at `floor`. */
+/** A tape in buckets of `width` events; the first one begins at `floor`. In `codes` an event is one character: 256 + 4 * the index of its kind in `kinds`, + 1 if it is a failure or a denial, + 2 if it may have brought taint; 255 is a kind of a newer version. */
 export interface TapeOutline {
   run_id: string;
   floor: number;
@@ -531,6 +532,8 @@ export interface TapeOutline {
   width: number;
   buckets: Record<string, number>[];
   marks: OutlineMark[];
+  kinds?: string[] | null;
+  codes?: string | null;
 }
 
 /** The events of one mark in one bucket; a bucket without them has no such item. */

@@ -60,9 +60,15 @@ class TapeMethods(RequestMethods):
         """Find events by text, kind, call or mark; `next_seq` of the result goes on as `from_seq`."""
         return await self._ask("tape.find", {"run_id": run_id, **wanted}, TapeFound)
 
-    async def outline_tape(self, run_id: str, *, buckets: int = 400) -> TapeOutline:
-        """Return the tape in buckets: events by family, and the marks with their first event."""
-        return await self._ask("tape.outline", {"run_id": run_id, "buckets": buckets}, TapeOutline)
+    async def outline_tape(
+        self, run_id: str, *, buckets: int = 400, codes: bool = False
+    ) -> TapeOutline:
+        """Return the tape in buckets: events by family, and the marks with their first event.
+
+        With `codes`, the result has a code for each event too.
+        """
+        params = {"run_id": run_id, "buckets": buckets, "codes": codes}
+        return await self._ask("tape.outline", params, TapeOutline)
 
     @asynccontextmanager
     async def events(

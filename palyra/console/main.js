@@ -52,7 +52,7 @@ export const SCREENS = [
   { name: "now", title: "Now", key: "n", isThumb: true, load: () => import("./screens/now.js") },
   { name: "inbox", title: "Inbox", key: "i", isThumb: true, load: () => import("./screens/inbox.js") },
   { name: "runs", title: "Runs", key: "r", isThumb: true, under: ["run"], says: "Each run will be one line here: agent, phase, last event, cost." },
-  { name: "run", title: "Run", says: "One run will be here: its strip, its turns and calls, its events." },
+  { name: "run", title: "Run", load: () => import("./screens/run.js") },
   { name: "sessions", title: "Sessions", key: "s", under: ["session"], says: "Each conversation will be one line here: who waits for whom." },
   { name: "session", title: "Session", says: "One conversation will be here, with its queue and a composer." },
   { name: "tasks", title: "Tasks", key: "t", says: "Tasks and schedules will be here." },

@@ -3,8 +3,10 @@
 Both run in a thread of the journal.  Owns: nothing.
 """
 
+from msgspec.structs import replace
+
 from palyra.core.ports import JournalStore
-from palyra.core.tape.outline import TapeOutline, doubtful, make_outline, without_taint
+from palyra.core.tape.outline import KINDS, TapeOutline, doubtful, make_outline, without_taint
 from palyra.core.tape.search import TapeFound, TapeHit, TapeSearch, find_hit
 from palyra.core.tape.taint import read_taint
 from palyra.errors import PalyraError
@@ -12,14 +14,17 @@ from palyra.errors import PalyraError
 MOST_CONFIRMED = 200  # events that are decoded for an outline; one tape has a few of these kinds
 
 
-def outline_tape(store: JournalStore, run_id: str, buckets: int) -> TapeOutline:
+def outline_tape(
+    store: JournalStore, run_id: str, buckets: int, *, with_codes: bool = False
+) -> TapeOutline:
     """Return the outline of a tape.  Blocks: 0.1 s for 100 000 events."""
     floor = store.read_tape(run_id, after_seq=-1, limit=1).floor_seq
     codes = store.read_codes(run_id)
     for at in doubtful(codes)[:MOST_CONFIRMED]:
         if not _is_taint(store, run_id, floor + at):
             codes = codes[:at] + without_taint(codes[at]) + codes[at + 1 :]
-    return make_outline(run_id, codes, floor=floor, buckets=buckets)
+    outline = make_outline(run_id, codes, floor=floor, buckets=buckets)
+    return replace(outline, kinds=KINDS, codes=codes) if with_codes else outline
 
 
 def _is_taint(store: JournalStore, run_id: str, seq: int) -> bool:

@@ -47,6 +47,18 @@ def test_codes_are_those_of_the_events(store: JournalStore) -> None:
     assert not store.read_codes("run_x")
     outline = outline_tape(store, "run_a", 2)
     assert (0, len(events) - 1, "run_a") == (outline.floor, outline.head, outline.run_id)
+    assert (None, None) == (outline.kinds, outline.codes)
+
+
+def test_an_outline_names_each_event_on_request(store: JournalStore) -> None:
+    """A client finds the kind of an event and its failure by the code alone."""
+    events = fill(store)
+    outline = outline_tape(store, "run_a", 2, with_codes=True)
+    assert outline.kinds is not None
+    assert outline.codes is not None
+    numbers = [ord(code) - 256 for code in outline.codes]
+    assert [each.KIND for each in events] == [outline.kinds[number >> 2] for number in numbers]
+    assert [0, 1, 1, 0, 0, 0] == [number & 1 for number in numbers]
 
 
 def test_attachments_do_not_taint(store: JournalStore) -> None:

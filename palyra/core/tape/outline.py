@@ -58,8 +58,12 @@ class OutlineMark(msgspec.Struct, frozen=True, kw_only=True):
     count: int
 
 
-class TapeOutline(msgspec.Struct, frozen=True, kw_only=True):
-    """A tape in buckets of `width` events; the first one begins at `floor`."""
+class TapeOutline(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A tape in buckets of `width` events; the first one begins at `floor`.
+
+    In `codes` an event is one character: 256 + 4 * the index of its kind in `kinds`, + 1 if it is a
+    failure or a denial, + 2 if it may have brought taint; 255 is a kind of a newer version.
+    """
 
     run_id: str
     floor: int
@@ -67,6 +71,8 @@ class TapeOutline(msgspec.Struct, frozen=True, kw_only=True):
     width: int
     buckets: list[dict[str, int]]  # by family, the first word of a kind: number of events
     marks: list[OutlineMark]
+    kinds: tuple[str, ...] | None = None
+    codes: str | None = None
 
 
 def code_of(kind: str, data: bytes) -> str:

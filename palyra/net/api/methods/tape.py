@@ -78,10 +78,11 @@ class TapeFind(Params, frozen=True, kw_only=True):
 
 
 class TapeOutlineParams(Params, frozen=True, kw_only=True):
-    """A tape, summed up in so many buckets."""
+    """A tape, summed up in so many buckets; on request with a code for each event."""
 
     run_id: Id
     buckets: Annotated[int, msgspec.Meta(ge=1, le=MAX_BUCKETS)] = 400
+    codes: bool = False
 
 
 async def find(call: MethodCall, params: TapeFind) -> TapeFound:
@@ -96,7 +97,7 @@ async def find(call: MethodCall, params: TapeFind) -> TapeFound:
 async def outline(call: MethodCall, params: TapeOutlineParams) -> TapeOutline:
     await _require_visible(call, params.run_id)
     return await call.backend.journal.read(
-        lambda store: outline_tape(store, params.run_id, params.buckets)
+        lambda store: outline_tape(store, params.run_id, params.buckets, with_codes=params.codes)
     )
 
 
