@@ -20,10 +20,11 @@ from palyra.core.ports import CallTargeting, Journal, JournalStore, RunBlocking
 from palyra.core.preview.blocks import AskingRun, EarlierAnswers, Preview, Reach, ReachList
 from palyra.core.preview.call import DEFAULT_LINES, build_preview
 from palyra.core.preview.files import Redact
+from palyra.core.tape.events import BudgetExceeded, decode_event
 from palyra.core.tape.taint import TaintSource, read_taint
 from palyra.core.tool.spec import ToolCall, ToolFailure
 from palyra.core.tool.targets import CallTargets
-from palyra.errors import NotFound, Unreadable
+from palyra.errors import Damaged, NotFound, Unreadable
 from palyra.services.gate import Gate
 from palyra.services.pins import read_rows
 
@@ -74,11 +75,13 @@ class Previews:
                     changed = await self._find_changed(call, record.inspection or {})
             except ToolFailure as failure:
                 changed = (f"the call could not run now: {failure.message}",)
+        exceeded = await self._journal.read(partial(_find_exceeded, record))
         shown = await self._run_blocking(
             partial(
                 build_preview,
                 record,
                 targets,
+                exceeded=exceeded,
                 redact=self._redact,
                 changed=changed,
                 taint=taint,
@@ -211,6 +214,22 @@ def _read(
         return record, read_taint(read_rows(store, record.run_id, run.head_seq))
     except Unreadable:
         return record, ()
+
+
+def _find_exceeded(record: ApprovalRecord, store: JournalStore) -> BudgetExceeded | None:
+    """Return the event that a question about a budget follows; None for another one.  Blocks."""
+    run = None if record.call_id else store.find_run(record.run_id)
+    if run is None:
+        return None
+    try:
+        rows = read_rows(store, record.run_id, run.head_seq)
+        found = [row for row in rows if row.kind == BudgetExceeded.KIND]
+        events = [
+            decode_event(row.kind, row.data) for row in found if row.at_ms <= record.requested_ms
+        ]
+    except (Unreadable, Damaged):
+        return None
+    return events[-1] if events and isinstance(events[-1], BudgetExceeded) else None
 
 
 def _call_of(record: ApprovalRecord) -> ToolCall | None:

@@ -49,7 +49,7 @@ def arm(page: "Page", key: str = "a") -> None:
     """Arm by keyboard, as soon as the card accepts it."""
     word = {"a": "allow", "d": "deny"}[key]
     expect(page.get_by_role("article")).to_be_focused()
-    expect(page.locator(".card .decide .button", has_text=word.capitalize()).first).to_be_enabled()
+    expect(page.locator(f".card .decide .button:has(kbd:text-is('{key}'))")).to_be_enabled()
     while page.locator("article.card").get_attribute("data-armed") != word:
         page.keyboard.press(key)
 
@@ -224,6 +224,66 @@ def test_palette_and_help_by_keys(open_page: OpenPage, operator: blocking.Blocki
     page.keyboard.press("n")
     expect(page).to_have_url(page.url.split("#")[0] + "#/now")
     deny(operator, question)
+
+
+def test_a_question_of_the_model_is_answered_by_keys(
+    open_page: OpenPage, operator: blocking.BlockingClient
+) -> None:
+    """A choice by its number, any text by the field: the model gets the words; without them nothing is armed."""
+
+    def asks(**arguments: Any) -> "ApprovalRecord":
+        run = operator.start_run(f"Ask\n/call ask_user {json.dumps(arguments)}")
+        operator.wait_run(run.run_id, until="attention")
+        [found] = operator.list_approvals(run_id=run.run_id, pending_only=True)
+        return found
+
+    chosen = asks(question="Which port?", choices=["8080", "9090\u202e", "a third"])
+    page = open_page(f"#/inbox/{chosen.approval_id}")
+    expect(page.get_by_role("article")).to_be_focused()
+    expect(page.locator(".obstacle")).to_contain_text("Choose one of the answers")
+    page.keyboard.press("a")
+    assert page.locator("article.card").get_attribute("data-armed") is None
+    page.keyboard.press("2")
+    expect(page.get_by_role("radio", name="9090")).to_be_checked()
+    arm(page)
+    page.keyboard.press("Enter")
+    answered(page).to_have_text("Answered by operator")
+    assert operator.get_approval(chosen.approval_id).reason == "9090\u202e"
+
+    free = asks(question="Which name?")
+    page.goto(f"{page.url.split('#')[0]}#/inbox/{free.approval_id}")
+    expect(page.get_by_role("article", name="ask_user")).to_be_focused()
+    expect(page.locator(".file")).to_contain_text("Which name?")
+    page.keyboard.press("r")
+    page.keyboard.type("a d <b>Ada</b>")
+    page.keyboard.press("Escape")
+    arm(page)
+    page.keyboard.press("Enter")
+    answered(page).to_have_text("Answered by operator")
+    assert operator.get_approval(free.approval_id).reason == "a d <b>Ada</b>"
+
+
+def test_a_budget_question_shows_the_account(
+    open_page: OpenPage, operator: blocking.BlockingClient
+) -> None:
+    """The card has account, spent, limit and what the next call takes; allowing lifts it for this run."""
+    operator.set_budget(
+        "tiny", scope="session", metric="tokens", window="day", hard=900, action="ask"
+    )
+    try:
+        run = operator.start_run("beyond")
+        operator.wait_run(run.run_id, until="attention")
+    finally:
+        operator.delete_budget("tiny")
+    [question] = operator.list_approvals(run_id=run.run_id, pending_only=True)
+    page = open_page(f"#/inbox/{question.approval_id}")
+    facts = page.locator(".file")
+    for shown in (f"session {question.session_id}", "0 tokens", "900 tokens", "takes at least"):
+        expect(facts).to_contain_text(shown)
+    arm(page)
+    page.keyboard.press("Enter")
+    answered(page).to_have_text("Lifted by operator")
+    assert operator.wait_run(run.run_id).phase == "done"
 
 
 def test_a_wider_scope_needs_a_stronger_gesture(

@@ -1,8 +1,9 @@
 // The card of one question (docs/console.md): the daemon's object whole, why it is asked, arm and confirm.
 //
 // `card` is the state that screens/inbox.js keeps: {id, record, preview, error, reach, history, arm, scope, ttl_ms,
-// reason, seen, opened, version, result, says}; `act` has what the card can ask for: {press, choose, again, later, next, ...}.
+// reason, reply (to a question of the model), seen, opened, version, result, says}; `act` has what the card can ask for: {press, choose, again, later, next, ...}.
 
+import { choicesOf, wordsOf } from "../fold/question.js";
 import { clock, moment, span, timeOfDay } from "../fold/time.js";
 import { many, oneLine, sentence, tail } from "../fold/text.js";
 import { href } from "../route.js";
@@ -25,7 +26,9 @@ export function obstacle(context, card) {
   if (!preview) return "The object is read.";
   if (preview.stale?.length) return "What the question is about has changed since: the call would not run like this. Deny it; a new one is asked about anew.";
   const unseen = preview.blocks.filter((_, at) => !seen.has(at));
-  return unseen.length ? `${unseen.length} of ${preview.blocks.length} not seen yet: ${unseen.map(nameOf).join(", ")}` : "";
+  if (unseen.length) return `${unseen.length} of ${preview.blocks.length} not seen yet: ${unseen.map(nameOf).join(", ")}`;
+  const choices = choicesOf(record);
+  return !choices || card.reply.trim() ? "" : choices.length ? `Choose one of the answers: 1 to ${choices.length}.` : "Write the answer: r goes to it.";
 }
 
 /** True while an answer can count. */
@@ -47,7 +50,7 @@ function top(context, { record, preview, history, cancelling, place, isRaw }, ac
   const files = preview?.blocks.filter((block) => block.type === "file").length;
   return html`<div class="top">
     <a class="only-narrow" href="#/inbox">${icon("left")} ${place}</a>
-    <div class="head"><h1>${record.tool} <span class="muted only-wide">${files ? `changes ${files === 1 ? "a file" : `${files} files`}` : ""}</span></h1>
+    <div class="head"><h1>${record.tool} <span class="muted only-wide">${wordsOf(record).says ?? ""}${files ? `changes ${files === 1 ? "a file" : `${files} files`}` : ""}</span></h1>
       <span class="right clock ${isOpen && left < SOON_MS ? "" : "calm"}">${record.state !== "pending" ? record.state : left > 0 ? `${clock(left)} left` : "expired"}</span></div>
     <p class="meta"><span><b class="risk ${HIGH.includes(record.risk) ? "bad" : ""}">${sentence(record.risk)} risk</b></span>
       <span>agent <b>${record.agent || "none"}</b></span>
@@ -112,33 +115,42 @@ function answering(context, card, act) {
   const mayDeny = context.isLive() && context.may("approvals:write") && isAnswerable(context, record);
   const isWide = scope !== "once";
   const scopes = (preview ?? record).scopes;
+  const isAsked = choicesOf(record) !== null;
   return html`<div class="answer">
-    <fieldset aria-label="How far an allow reaches" ?disabled=${Boolean(arm.armed)}>${scopes.map((each) => scopeRow(context, card, act, each))}
-      ${scopes.length === 1 && record.once_because ? html`<p class="muted only-wide scope-why">A wider answer is not offered: ${record.once_because}.</p>` : null}</fieldset>
+    <fieldset aria-label=${isAsked ? "Answer" : "How far an allow reaches"} ?disabled=${Boolean(arm.armed)}>${isAsked ? replyField(card, act) : scopes.map((each) => scopeRow(context, card, act, each))}
+      ${scopes.length === 1 && record.once_because && !isAsked ? html`<p class="muted only-wide scope-why">A wider answer is not offered: ${record.once_because}.</p>` : null}</fieldset>
     ${why || says ? html`<p class="obstacle ${says ? "bad" : "wait"}" role="status">${icon(says ? "warn" : "ask")} <span>${says || why}</span></p>` : null}
     <div class="decide">${decide(context, card, act, { isWide, why, mayDeny })}</div>
-    <p class="muted small only-wide">A deny holds for this very call to the end of the run; the call itself is not edited here.</p></div>`;
+    <p class="muted small only-wide">${wordsOf(record).foot}</p></div>`;
 }
 
 /** Armed: *Back* is where the hand was, the confirmation at the other side. */
 function decide(context, card, act, { isWide, why, mayDeny }) {
-  const { arm, scope, reason } = card;
+  const { arm, scope, reason, record } = card;
+  const words = wordsOf(record);
   const back = html`<button class="button back" @click=${act.back}>Back</button>`;
   const field = html`<input class="field reason" aria-label="Reason of a deny" ?disabled=${arm.armed === "allow"} placeholder="Reason: the model is told this" maxlength="2000"
     .value=${reason} @input=${(event) => act.choose({ reason: event.target.value })}>`;
   const confirm = (look, text) => html`<button class="button ${look} armed" id="confirm" @click=${(event) => act.tap("confirm", event)}>${text} <kbd>Enter</kbd></button>`;
   const word = html`<span class="armed-word only-wide">${arm.armed === "allow" && isWide ? "Wider than once: Enter twice. " : ""}Any other key disarms</span>`;
   if (arm.armed === "allow") return html`${confirm(isWide ? "wide" : "go", labelOf(scope, card))}${word}${field}${back}`;
-  if (arm.armed === "deny") return html`${back}${field}${word}${confirm("refuse", "Deny this call")}`;
-  return html`<button class="button bad" ?disabled=${!mayDeny} @click=${(event) => act.tap("deny", event)}>Deny <kbd>d</kbd></button>${field}
+  if (arm.armed === "deny") return html`${back}${field}${word}${confirm("refuse", words.refuse)}`;
+  return html`<button class="button bad" ?disabled=${!mayDeny} @click=${(event) => act.tap("deny", event)}>${words.deny} <kbd>d</kbd></button>${field}
     <button class="button" ?disabled=${Boolean(why)} @click=${(event) => act.tap("allow", event)}>${labelOf(scope, card)} <kbd>a</kbd></button>`;
 }
 
-function labelOf(scope, { preview, ttl_ms: ttl }) {
+function labelOf(scope, { record, preview, ttl_ms: ttl }) {
   const files = preview?.blocks.filter((block) => block.type === "file").length;
   if (scope === "session") return "Allow for this session";
   if (scope === "timeboxed") return `Allow for ${TTLS.find(([ms]) => ms === ttl)[1]}`;
-  return files > 1 ? `Allow once, ${files} files` : "Allow once";
+  return files > 1 ? `Allow once, ${files} files` : wordsOf(record).allow;
+}
+
+/** The answer to a question of the model: one of its choices, or any text. */
+function replyField({ record, reply }, act) {
+  const choices = choicesOf(record);
+  if (!choices.length) return html`<textarea class="field reply" aria-label="Answer" rows="2" maxlength="8000" placeholder="The answer, for the model" .value=${reply} @input=${(event) => act.choose({ reply: event.target.value })}></textarea>`;
+  return choices.map((each, at) => html`<div class="scope"><input type="radio" name="reply" id="reply-${at}" .checked=${reply === each} @change=${() => act.choose({ reply: each })}><label for="reply-${at}"><kbd>${at + 1}</kbd> ${each}</label></div>`);
 }
 
 function scopeRow(context, card, act, scope) {
@@ -148,7 +160,7 @@ function scopeRow(context, card, act, scope) {
   const what = html`${record.tool} of ${record.agent || "any agent"}${covered ? html` for <span class="mono">${covered}</span>` : null}`;
   const ends = `until ${timeOfDay(context.now() + card.ttl_ms).slice(0, 5)}`;
   const says = {
-    once: html`<b>Once.</b> This very call and nothing after it; the next one like it asks again.`,
+    once: html`<b>Once.</b> ${wordsOf(record).once}`,
     session: html`<b>This session.</b> ${what}, until the session is reset.`,
     timeboxed: html`<b>For ${ttlChoice(card, act)}.</b> ${what} in each session of ${record.principal}, ${ends}.`,
   }[scope];
@@ -172,10 +184,11 @@ function answered(context, { record, result }, act) {
   const isAllowed = record.state === "allowed";
   const scope = { once: "once", session: "for the session", timeboxed: "for a time" }[record.scope] ?? "";
   const by = record.by || "its deadline";
-  const word = { allowed: `Allowed ${scope} by ${by}`, denied: `Denied by ${by}`, aborted: "The run ended before an answer" }[record.state] ?? "Answered";
+  const words = wordsOf(record);
+  const word = { allowed: `${words.allowed} ${record.call_id && choicesOf(record) === null ? `${scope} ` : ""}by ${by}`, denied: `${words.denied} by ${by}`, aborted: "The run ended before an answer" }[record.state] ?? "Answered";
   const late = result && !result.won;
   return html`<div class="answer" role="status"><p class="calm-word state">${icon(isAllowed ? "check" : "denied", isAllowed ? "ok" : "bad")}<span>${word}</span></p>
-    <p class="soft">${record.resolved_ms ? html`<time title=${moment(record.resolved_ms)}>${timeOfDay(record.resolved_ms)}</time>. ` : ""}${late ? "That answer counts; yours changed nothing. " : ""}${record.reason ? `Reason: ${record.reason}. ` : ""}${record.uses ? `The grant was used ${many(record.uses, "time")}.` : ""}</p>
+    <p class="soft">${record.resolved_ms ? html`<time title=${moment(record.resolved_ms)}>${timeOfDay(record.resolved_ms)}</time>. ` : ""}${late ? "That answer counts; yours changed nothing. " : ""}${record.reason ? html`${isAllowed && choicesOf(record) ? "" : "Reason: "}${record.reason}. ` : ""}${record.uses ? `The grant was used ${many(record.uses, "time")}.` : ""}</p>
     <p class="after"><button class="button quiet" @click=${act.next}>Next question <kbd>n</kbd></button></p></div>`;
 }
 

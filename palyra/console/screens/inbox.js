@@ -4,6 +4,7 @@
 // and stays until it is left, whatever the queue does meanwhile; `parts/card.js` shows it.
 
 import * as arming from "../fold/arm.js";
+import { choicesOf, wordsOf } from "../fold/question.js";
 import { isTyping } from "../keys.js";
 import { cardView, isAnswerable, obstacle } from "../parts/card.js";
 import { answeredList, queue } from "../parts/queue.js";
@@ -58,7 +59,7 @@ function choose(context, id) {
   const known = context.store.state.questions?.find((each) => each.approval_id === id) ?? null;
   const card = {
     id, record: known, preview: null, error: null, reach: null, result: null, says: "", scope: "once", ttl_ms: TTL_MS,
-    reason: "", seen: new Set(), opened: new Set(), isRaw: false, cancelling: false, version: ++versions, arm: arming.shown(performance.now()),
+    reason: "", reply: "", seen: new Set(), opened: new Set(), isRaw: false, cancelling: false, version: ++versions, arm: arming.shown(performance.now()),
   };
   context.store.state.inbox.card = card;
   void load(context, card);
@@ -139,7 +140,7 @@ function actsOf(context, card) {
     return outcome;
   };
   return {
-    press: (event) => press(event, card, perform),
+    press: (event) => press(event, card, perform, (reply) => ((card.reply = reply), touch())),
     tap: (kind, event) => {
       perform({ kind, isTrusted: event.isTrusted });
       cardElement()?.focus({ preventScroll: true }); // the button is another one now
@@ -173,15 +174,17 @@ function actsOf(context, card) {
 }
 
 /** A key within the card.  Keys on its other buttons and links are theirs. */
-function press(event, card, perform) {
+function press(event, card, perform, reply) {
   const { key, target } = event;
   if (event.repeat && (key === "Enter" || key === " ")) event.preventDefault(); // a held key presses no button
   if (event.ctrlKey || event.metaKey || event.altKey) return;
   if (target === cardElement() && scrolls(target.querySelector(".object"), key)) event.preventDefault();
   if (arming.isNeutral(key)) return;
   const isOnConfirm = target.id === "confirm";
-  if (key === "Escape" && isTyping(target)) cardElement()?.focus();
-  else if (key === "r" && !isTyping(target)) target.closest(".card").querySelector("input.reason")?.focus();
+  const choice = event.isTrusted && !isTyping(target) && !card.arm.armed && card.record && choicesOf(card.record)?.[key - 1];
+  if (choice) reply(choice);
+  else if (key === "Escape" && isTyping(target)) cardElement()?.focus();
+  else if (key === "r" && !isTyping(target)) target.closest(".card").querySelector(".reply, input.reason")?.focus();
   else if (!isOnConfirm && (key === "Enter" || key === " ") && target.closest("button, a, input, summary")) return;
   else perform({ kind: arming.kindOf(key), isTrusted: event.isTrusted, isRepeat: event.repeat, isTyping: isTyping(target), isOnConfirm });
   if (!isTyping(target) && /^([adr]|Enter|Escape)$/.test(key)) event.preventDefault();
@@ -196,12 +199,12 @@ function scrolls(object, key) {
 }
 
 async function answer(context, card, decision) {
-  const { record, scope, ttl_ms: ttl, reason } = card;
-  const reach = decision === "allow" ? { scope, ...(scope === "timeboxed" ? { ttl_ms: ttl } : {}) } : { reason };
+  const { record, scope, ttl_ms: ttl, reason, reply } = card;
+  const reach = decision === "deny" ? { reason } : { scope, ...(choicesOf(record) ? { reason: reply } : {}), ...(scope === "timeboxed" ? { ttl_ms: ttl } : {}) };
   const touch = () => context.store.touch();
   try {
     card.result = await context.ask("approval.resolve", { approval_id: record.approval_id, digest: record.digest, decision, ...reach });
-    context.announce(card.result.won ? `${record.tool}: ${decision === "allow" ? "allowed" : "denied"}` : "Somebody answered before; that answer counts", { isUrgent: !card.result.won });
+    context.announce(card.result.won ? `${record.tool}: ${wordsOf(record)[decision === "allow" ? "allowed" : "denied"].toLowerCase()}` : "Somebody answered before; that answer counts", { isUrgent: !card.result.won });
     card.record = await context.ask("approval.get", { approval_id: card.id });
     void context.refresh();
     void readHistory(context);
@@ -267,7 +270,8 @@ function tabs({ store: { state } }, tab) {
 export const keys = (context) => [
   { key: "a", what: "Arm allow (with the card focused), then Enter" },
   { key: "d", what: "Arm deny (with the card focused), then Enter" },
-  { key: "r", what: "Reason of a deny; Esc leaves the field" },
+  { key: "r", what: "Reason of a deny, or the answer; Esc leaves the field" },
+  { key: "1", what: "Choose the first answer of a question of the model; 2 the second …" },
   { key: "PageDown", what: "Scroll the object" },
   { key: "n", what: "Next question", act: () => next(context) },
 ];

@@ -7,6 +7,7 @@ preview is made, so each is compared with the digest that the question recorded.
 
 import json
 from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
@@ -21,6 +22,7 @@ from palyra.core.preview.blocks import (
 )
 from palyra.core.preview.files import Redact, file_block
 from palyra.core.preview.spelling import Speller
+from palyra.core.tape.events import BudgetExceeded
 from palyra.core.tape.taint import TaintSource
 from palyra.core.text.visible import visible
 from palyra.core.tool.targets import CallTargets
@@ -28,22 +30,26 @@ from palyra.core.tool.targets import CallTargets
 DEFAULT_LINES = 400  # of all blocks together
 MAX_LINES = 20_000  # that a request may ask for
 _FIELD_CHARS = 200  # a longer value has a block of its own
+# Arguments that have a block of their own even if they are short.
+_TEXTS = {"command": "line for /bin/sh", "question": "question"}
 # Arguments that the blocks of files show.
 _IN_FILES = {"write_file": frozenset({"path", "content"}), "apply_patch": frozenset({"patch"})}
 
 
-def build_preview(
+def build_preview(  # noqa: PLR0913 - all by name
     record: ApprovalRecord,
     targets: CallTargets | None,
     *,
     redact: Redact,
+    exceeded: BudgetExceeded | None = None,
     changed: Sequence[str] = (),
     taint: Sequence[TaintSource] = (),
     max_lines: int = DEFAULT_LINES,
 ) -> Preview:
     """Return the preview.
 
-    `targets` is None for a tool that names none, or if they could not be read.  `changed` has what else
+    `targets` is None for a tool that names none, or if they could not be read.  `exceeded` is the budget
+    that a question is about.  `changed` has what else
     differs from the recorded inspection, in words.
     """
     arguments: dict[str, Any] = msgspec.json.decode(record.arguments)
@@ -51,7 +57,10 @@ def build_preview(
     stale = [*builder.add_files(record, targets), *changed]
     if targets is not None and targets.address:
         builder.add_fields("request", {"address": targets.address})
-    builder.add_arguments(record.tool, arguments, has_files=bool(targets and targets.files))
+    if exceeded is not None:
+        builder.add_fields("budget", _account_of(exceeded))
+    else:
+        builder.add_arguments(record.tool, arguments, has_files=bool(targets and targets.files))
     spell = builder.spell
     return Preview(
         approval_id=record.approval_id,
@@ -120,8 +129,8 @@ class _Builder:
                 self._add_words(name, value)
             elif isinstance(value, str) and ("\n" in value or len(value) > _FIELD_CHARS):
                 self._add_text(name, value)
-            elif isinstance(value, str) and name == "command":
-                self._add_text("line for /bin/sh", value)
+            elif isinstance(value, str) and name in _TEXTS:
+                self._add_text(_TEXTS[name], value)
             elif isinstance(value, dict) and value:
                 self.add_fields(name, value)
             elif isinstance(value, list) and value:
@@ -163,6 +172,36 @@ class _Builder:
                 size_bytes=len(text.encode()),
             )
         )
+
+
+def _account_of(exceeded: BudgetExceeded) -> dict[str, str]:
+    """Return the account, what it has spent, and what the next call takes."""
+
+    def amount(number: int) -> str:
+        if exceeded.metric == "tokens":
+            return f"{number} tokens"
+        dollars = f"{number / 1_000_000:.6f}"
+        return f"${dollars[:-4]}{dollars[-4:].rstrip('0')}"
+
+    whose = "everybody" if exceeded.scope == "global" else f"{exceeded.scope} {exceeded.subject}"
+    within = (
+        f"last {(exceeded.window_ms or 0) // 1000} s" if exceeded.window_ms else exceeded.window
+    )
+    found = {
+        "budget": exceeded.budget_id,
+        "account": whose,
+        "window": within,
+        "spent": amount(exceeded.spent),
+        "limit": amount(exceeded.limit),
+        "left": amount(max(exceeded.limit - exceeded.spent, 0)),
+        "next call": f"takes at least {amount(exceeded.needs)}" if exceeded.needs else "",
+        "model": exceeded.model,
+    }
+    if exceeded.rolls_ms is not None:
+        found["starts anew"] = (
+            f"{datetime.fromtimestamp(exceeded.rolls_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
+        )
+    return {name: value for name, value in found.items() if value}
 
 
 def _plain(value: object) -> str:
