@@ -57,7 +57,7 @@ export const SCREENS = [
   { name: "session", title: "Session", says: "One conversation will be here, with its queue and a composer." },
   { name: "tasks", title: "Tasks", key: "t", says: "Tasks and schedules will be here." },
   { name: "memory", title: "Memory", key: "m", isApart: true, says: "What is remembered, and from where, will be here." },
-  { name: "usage", title: "Usage", key: "u", says: "What was spent by hour, model, agent and principal will be here." },
+  { name: "usage", title: "Usage", key: "u", load: () => import("./screens/usage.js") },
   { name: "health", title: "Health", key: "h", isThumb: true, load: () => import("./screens/health.js") },
   { name: "rules", title: "Rules", key: "p", says: "Policies, grants, agents, skills and tokens will be here." },
 ];

@@ -10,6 +10,7 @@ import { parse } from "../../palyra/console/fold/markdown.js";
 import { exact, headline } from "../../palyra/console/fold/money.js";
 import { grouped, many, pieces, tail, visible } from "../../palyra/console/fold/text.js";
 import { clock, span } from "../../palyra/console/fold/time.js";
+import { columnsOf, fromField, namesOf, PERIODS, startOf, ticksOf } from "../../palyra/console/fold/usage.js";
 import { href, parse as parseRoute } from "../../palyra/console/route.js";
 
 const CARD = { isOpen: true, mayAllow: true, isWide: false };
@@ -120,4 +121,33 @@ test("incidents at the same time stand in tracks of their lane, within the day",
   const [lane] = lanes([one(0, 50), one(40, null), one(60, 70), one(-500, -400)], 0, 100);
   assert.deepEqual(lane.bars.map((bar) => [bar.track, Math.round(bar.left + bar.width)]), [[0, 1], [1, 50], [0, 100], [1, 70]]);
   assert.equal(lane.tracks, 2);
+});
+
+test("columns hold all of each hour, whatever was cut of its parts", () => {
+  const HOUR = 3_600_000;
+  const now = 100 * HOUR + 5;
+  const from = startOf(PERIODS["24h"], now);
+  assert.equal(from, 77 * HOUR);
+  const sum = (key, cost, from_ms) => ({ key, cost_usd_micros: cost, from_ms });
+  const names = namesOf([sum("a", 5), sum("b", 9), sum("c", 1), sum("d", 1), sum("e", 1)], "cost");
+  assert.deepEqual(names, ["b", "a", "c"]);
+  const columns = columnsOf(PERIODS["24h"], from, [sum("", 20, 100 * HOUR)], [sum("b", 9, 100 * HOUR), sum("a", 5, 100 * HOUR)], names, "cost");
+  assert.equal(columns.length, 24);
+  assert.deepEqual(columns.at(-1), { start: 100 * HOUR, total: 20, parts: [9, 5, 0, 6] });
+});
+
+test("ticks are round and reach the top", () => {
+  for (const top of [1, 7, 95, 1_234, 500_000]) {
+    const ticks = ticksOf(top);
+    assert.ok(ticks.length <= 5 && ticks.at(-1) >= top, `${top}: ${ticks}`);
+  }
+  assert.deepEqual(ticksOf(0), []);
+});
+
+test("amounts of budgets are dollars or whole tokens", () => {
+  assert.equal(fromField("$2.50", "usd_micros"), 2_500_000);
+  assert.equal(fromField("0.000001", "usd_micros"), 1);
+  assert.equal(fromField("200 000", "tokens"), 200_000);
+  assert.equal(fromField(" ", "tokens"), null);
+  for (const [text, metric] of [["2,5", "usd_micros"], ["-1", "tokens"], ["1.5", "tokens"], ["1e9", "usd_micros"]]) assert.throws(() => fromField(text, metric), RangeError);
 });

@@ -35,3 +35,10 @@ export function moment(ms, isUtc = false) {
 export function timeOfDay(ms) {
   return new Date(ms).toLocaleTimeString("sv-SE");
 }
+
+/** The local minute: `2026-11-27 09:04`. */
+export function minute(ms) {
+  const at = new Date(ms);
+  const pad = (number) => String(number).padStart(2, "0");
+  return `${at.getFullYear()}-${pad(at.getMonth() + 1)}-${pad(at.getDate())} ${pad(at.getHours())}:${pad(at.getMinutes())}`;
+}
