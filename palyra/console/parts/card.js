@@ -189,6 +189,6 @@ function answered(context, { record, result }, act) {
   const late = result && !result.won;
   return html`<div class="answer" role="status"><p class="calm-word state">${icon(isAllowed ? "check" : "denied", isAllowed ? "ok" : "bad")}<span>${word}</span></p>
     <p class="soft">${record.resolved_ms ? html`<time title=${moment(record.resolved_ms)}>${timeOfDay(record.resolved_ms)}</time>. ` : ""}${late ? "That answer counts; yours changed nothing. " : ""}${record.reason ? html`${isAllowed && choicesOf(record) ? "" : "Reason: "}${record.reason}. ` : ""}${record.uses ? `The grant was used ${many(record.uses, "time")}.` : ""}</p>
-    <p class="after"><button class="button quiet" @click=${act.next}>Next question <kbd>n</kbd></button></p></div>`;
+    <p class="after"><a class="button" href=${href("session", [record.session_id])}>The conversation</a> <button class="button quiet" @click=${act.next}>Next question <kbd>n</kbd></button></p></div>`;
 }
 

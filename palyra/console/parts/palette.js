@@ -17,6 +17,7 @@ export function openPalette(context, screens) {
   const view = { text: "", at: 0, found: [] };
   const fixed = [
     ...screens.filter((each) => each.key).map((each) => ({ id: each.name, title: each.title, says: `g ${each.key}`, href: `#/${each.name}` })),
+    ...(context.may("runs:write") ? [{ id: "new", title: "New conversation", says: "", href: "#/session/new" }] : []),
     { id: "theme", title: "Switch the theme", says: context.theme(), act: context.toggleTheme },
     { id: "density", title: "Switch the density", says: context.density(), act: context.toggleDensity },
     { id: "keys", title: "Keys of this screen", says: "?", act: context.openHelp },

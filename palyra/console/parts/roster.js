@@ -15,7 +15,7 @@ const GROUPS = [
 
 /** `known` has sessions and their runs: open ones first. */
 export function roster(context, { sessions, runs }) {
-  if (!sessions.length) return html`<p class="muted quiet-line">No conversation yet. A message makes one: <code>palyra run "hello"</code></p>`;
+  if (!sessions.length) return html`<p class="muted quiet-line">No conversation yet. <a href="#/session/new">Write the first message</a>, or in a terminal: <code>palyra run "hello"</code></p>`;
   const waits = new Set(runs.filter((run) => run.phase === "awaiting_approval").map((run) => run.session_id));
   const works = new Set(runs.map((run) => run.session_id));
   const groups = [[], [], []];
