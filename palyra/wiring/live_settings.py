@@ -54,6 +54,7 @@ class LiveSettings:
         self._turn = trio.Lock()
         self._stamp: FileStamp = self.file.look()
         self._waiting: Config | None = None  # read and checked, and not in force yet
+        self._partly: Config | None = None  # some parts have it, and others have `in_force`
 
     def _check(self, wanted: Config) -> None:
         """Raise Conflict or InvalidParams for a file that cannot be taken up.  Blocks."""
@@ -84,16 +85,18 @@ class LiveSettings:
         if stamp != self._stamp:
             self._waiting = None
             wanted = await self._run_blocking(self.file.load_live)
-            if wanted != self.in_force:
+            if wanted != self.in_force or self._partly is not None:
                 await self._run_blocking(self._check_start, wanted)
                 self._waiting = wanted
             self._stamp = stamp
         if self._waiting is not None:
-            check_in_use(self.in_force, self._waiting, self._registry)
+            for before in (self.in_force, self._partly or self.in_force):
+                check_in_use(before, self._waiting, self._registry)
+            self._partly = self._waiting
             for part in self._parts:
                 await part.apply(self._waiting)
             self.in_force = self.file.running = self._waiting
-            self._waiting = None
+            self._waiting = self._partly = None
             log.info("the changed configuration is in force")
 
     def _note(self, problem: str) -> None:

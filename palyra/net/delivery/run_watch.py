@@ -6,8 +6,9 @@ Talks to: the journal, through `ReadRuns`, which shows what the caller sees, and
 Only ids wait, and the state is read when it is sent, so any number of changes of one run cost one
 frame.  A pass takes all ids, waits until the sink has room, and is followed by a pause; so a run is
 sent at most four times a second, and a slow reader gets fewer frames instead of a full outbox.  If
-more ids wait than `MOST_CHANGED`, or a read fails, the ids are forgotten and the snapshot is sent
-again.  Without a watch a commit costs one look at an empty table.
+more ids wait than `MOST_CHANGED`, or a read of changes fails, the ids are forgotten and the snapshot
+is sent again.  A snapshot whose read fails goes on where it stopped, with the ids that wait: begun anew, it
+would leave the reader runs of its first part that have ended since.  Without a watch a commit costs one look at an empty table.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -39,7 +40,8 @@ class RunWatch:
         self._read_runs = read_runs
         self._shown: set[str] = set()  # open runs that the reader has
         self._changed: dict[str, None] = {}
-        self._is_behind = True  # the snapshot is due
+        self._is_behind = True  # a snapshot is due
+        self._page: RunFilter | None = None  # next part of the snapshot in progress
         self._work = trio.Event()
         self._scope = trio.CancelScope()
 
@@ -71,28 +73,29 @@ class RunWatch:
     async def _send_news(self) -> None:
         """Send the snapshot if it is due, else the changes; what could not be read is due again."""
         self._work = trio.Event()
-        is_behind, self._is_behind = self._is_behind, False
-        changed, self._changed = list(self._changed), {}
         try:
-            if is_behind:
+            if self._is_behind or self._page is not None:
                 await self._send_snapshot()
             else:
+                changed, self._changed = list(self._changed), {}
                 await self._send_changes(changed)
         except PalyraError:  # the journal is busy or stopped
-            self._is_behind = True
+            self._is_behind = self._is_behind or self._page is None
+            self._work.set()
+        if self._changed:  # noted before this pass
             self._work.set()
 
     async def _send_snapshot(self) -> None:
         """Send the open runs, newest first; the changes of a run that ended meanwhile wait."""
-        self._shown.clear()
-        page = _OPEN
-        while True:
-            runs = await self._read(page)
+        if self._page is None:
+            self._page, self._is_behind = _OPEN, False
+            self._changed.clear()
+            self._shown.clear()
+        while self._page is not None:
+            runs = await self._read(self._page)
             is_last = len(runs) < RUNS_IN_FRAME
             self._send([run for run in runs if run.fits(self._wanted)], [], is_last=is_last)
-            if is_last:
-                return
-            page = msgspec.structs.replace(page, before=runs[-1].run_id)
+            self._page = None if is_last else msgspec.structs.replace(_OPEN, before=runs[-1].run_id)
 
     async def _send_changes(self, changed: list[str]) -> None:
         for start in range(0, len(changed), RUNS_IN_FRAME):

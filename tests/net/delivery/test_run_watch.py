@@ -218,6 +218,41 @@ async def test_a_failed_read_is_made_good(
         assert (True, ["run_1"]) == (one["complete"], [run["run_id"] for run in one["runs"]])
 
 
+async def test_a_snapshot_that_was_broken_off_goes_on(
+    autojump_clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that was in its first part and ended before its last is sent as ended after it."""
+    async with open_daemon() as daemon:
+        reads_left = 1
+        read = daemon.gateway.list_runs
+
+        async def list_runs(caller: Caller, wanted: RunFilter) -> list[RunView]:
+            nonlocal reads_left
+            if not reads_left:
+                raise Unavailable("the disk is busy")
+            reads_left -= 1
+            return await read(caller, wanted)
+
+        monkeypatch.setattr(daemon.gateway, "list_runs", list_runs)
+        for number in range(40):
+            daemon.store.runs[f"run_{number:02}"] = run_record(f"run_{number:02}")
+        peer = await daemon.connect()
+        await peer.call("run.watch")
+        await peer.read_all()
+        (part,) = frames(peer)
+        assert (32, False) == (len(part["runs"]), part.get("complete", False))
+        change(daemon, "run_39", 0, state="done")
+        await trio.sleep(SECOND_S)
+        reads_left = 10
+        await trio.sleep(SECOND_S)
+        await peer.read_all()
+        rest, ended = frames(peer)
+        shown = [run["run_id"] for one in (part, rest) for run in one["runs"]]
+        assert [f"run_{number:02}" for number in range(39, -1, -1)] == shown
+        assert rest["complete"]
+        assert [("run_39", "done")] == [(run["run_id"], run["state"]) for run in ended["runs"]]
+
+
 async def test_a_slow_reader_gets_fewer_frames_and_keeps_its_connection(
     autojump_clock: Clock,
 ) -> None:
