@@ -7,7 +7,7 @@ Only ids wait, and the state is read when it is sent, so any number of changes o
 frame.  A pass takes all ids, waits until the sink has room, and is followed by a pause; so a run is
 sent at most four times a second, and a slow reader gets fewer frames instead of a full outbox.  If
 more ids wait than `MOST_CHANGED`, or a read of changes fails, the ids are forgotten and the snapshot
-is sent again.  A snapshot whose read fails goes on where it stopped, with the ids that wait: begun anew, it
+is sent again.  A snapshot whose read fails goes on where it stopped, with the ids that wait: begun again, it
 would leave the reader runs of its first part that have ended since.  Without a watch a commit costs one look at an empty table.
 """
 
