@@ -69,6 +69,7 @@ from palyra.wiring.journal import (
 )
 from palyra.wiring.live_settings import LiveSettings, ModelsPart, WorkspacesPart
 from palyra.wiring.models import Modelset, build_modelset, memory_embedder
+from palyra.wiring.notify import NotifyPart, build_notices
 from palyra.wiring.runs import (
     build_admission,
     build_incidents,
@@ -164,6 +165,13 @@ class Daemon:
             incidents=book,
             instance_id=self.instance_id,
         )
+        self.notices = build_notices(
+            config,
+            self.host,
+            self.services.approvals,
+            self.toolset.secrets.find,
+            lambda: self.backend.logins.address(),  # noqa: PLW0108 - `backend` is assigned later
+        )
         self.usage = UsageFile(config)
         self.desk = UsageService(self.journal, self.services.budgets, self.host.now_ms)
         self.settings = self._build_settings()
@@ -237,6 +245,7 @@ class Daemon:
             kept=kept,
             backups=build_backups(config, store, keys, self.host, self.toolset.workspaces),
             tasks=self.tasks,
+            notices=self.notices,
             policy=self.policy,
             healing=self.healing,
             hub=self.hub,
@@ -255,8 +264,7 @@ class Daemon:
         self._restarts = True  # after a drain, as far as is known
         self.abandon: Callable[[Sequence[str]], None] | None = None  # see `_notice`
         self.on_drain_asked: Callable[[], None] = self.begin_drain  # a process stops accepting too
-        self._ready = trio.Event()
-        self._draining = trio.Event()
+        self._ready, self._draining = trio.Event(), trio.Event()
 
     def build_edge(self) -> EdgeServer:
         """Build the listener and its connections, with this daemon's services."""
@@ -281,12 +289,13 @@ class Daemon:
             parts=[
                 WorkspacesPart(self.toolset.workspaces, run_blocking),
                 ModelsPart(self.modelset, self.services.router, run_blocking),
+                NotifyPart(self.notices),
                 *servers,
             ],
         )
 
     def _watches(self) -> list[ChildSpec]:
-        """Return the specs that reload rules, prices and budgets, and that prepare the redactor."""
+        """Return the specs that reload the configuration, send notices, and prepare the redactor."""
         look, services, book = self.host.run_blocking, self.services, self.incidents
         return [
             config_watch.policy_watch_spec(
@@ -294,6 +303,7 @@ class Daemon:
             ),
             config_watch.usage_watch_spec(self.usage, self.desk, look, book),
             config_watch.settings_watch_spec(self.settings, book),
+            *self.notices.child_specs(),
             ChildSpec("redactor", self._prepare_redactor, "transient"),
         ]
 
@@ -317,7 +327,8 @@ class Daemon:
         unusable = [] if embedder.in_use else [f"the memory's embedder fails: {embedder.reason}"]
         pending = self.settings.problem
         waits = [f"a change of the configuration is not in force: {pending}"] if pending else []
-        return [*policies, *self.usage.problems, *waits, *self.toolset.problems(), *unusable]
+        parts = (*self.toolset.problems(), *self.notices.problems)
+        return [*policies, *self.usage.problems, *waits, *parts, *unusable]
 
     @cached_property
     def _memory_embedder(self) -> LocalEmbedder | ProviderEmbedder:

@@ -2869,6 +2869,17 @@ export interface SecretRemoved {
   name: string;
 }
 
+/** The test of each address that gets notices of questions. */
+export interface NoticesTried {
+  sent: NoticeSent[];
+}
+
+/** Result of one attempt. */
+export interface NoticeSent {
+  address: string;
+  problem?: string;
+}
+
 /** The newest lines, or those after a number; an empty page waits for the next line. */
 export interface LogTail {
   after?: number | null;
@@ -3781,6 +3792,7 @@ export interface Methods {
   "secret.list": { params: NoParams; result: SecretList };
   "secret.set": { params: SecretSet; result: StoredSecret };
   "secret.remove": { params: SecretRemove; result: SecretRemoved };
+  "notify.test": { params: NoParams; result: NoticesTried };
   "log.tail": { params: LogTail; result: LogPage };
   "system.describe": { params: NoParams; result: DaemonDescription };
 }

@@ -61,6 +61,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "incidents": ("incidents", "List, show and resolve incidents."),
     "env": ("env", "Print the daemon's address and token as shell variables."),
     "tokens": ("tokens", "Create, list and revoke bearer tokens."),
+    "notify": ("notify", "Try the addresses that learn that a question waits."),
     "secrets": ("secrets", "Keep secrets in the daemon's vault, and test references."),
     "status": ("status", "Show the daemon's status."),
     "logs": ("logs", "Show the newest lines of the daemon's log; it keeps some thousand."),

@@ -118,6 +118,8 @@ def configured(config: Config) -> Iterator[str]:
     for provider in config.models.providers:
         given = (key_of(provider), provider.key_id, provider.session)
         yield from (text for text in given if is_reference(text))
+    notified = (config.notify.webhook, config.notify.topic)
+    yield from (text for text in notified if is_reference(text))
     for server in config.mcp.servers:
         values = (each.partition("=")[2] for each in server.environment)
         yield from (text for text in (server.token, *values) if is_reference(text))

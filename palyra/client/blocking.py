@@ -328,6 +328,7 @@ class BlockingClient(Base):
     get_config = blocking(Client.get_config)
     set_config = blocking(Client.set_config)
     list_secrets = blocking(Client.list_secrets)
+    try_notices = blocking(Client.try_notices)
     set_secret = blocking(Client.set_secret)
     remove_secret = blocking(Client.remove_secret)
     # --- HealingMethods

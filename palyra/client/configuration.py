@@ -4,7 +4,8 @@ from typing import Any
 
 from palyra.client.requests import RequestMethods
 from palyra.core.configuration import ConfigChanged, ConfigView, StoredSecret
-from palyra.net.protocol.results import SecretList, SecretRemoved
+from palyra.core.notice import NoticeSent
+from palyra.net.protocol.results import NoticesTried, SecretList, SecretRemoved
 
 
 class ConfigurationMethods(RequestMethods):
@@ -21,6 +22,10 @@ class ConfigurationMethods(RequestMethods):
         """
         params = {"key": key, "value": value, "digest": digest}
         return await self._mutate("config.set", params, ConfigChanged)
+
+    async def try_notices(self) -> list[NoticeSent]:
+        """Send a test to each address of the section `notify`; a result has its problem."""
+        return (await self._ask("notify.test", {}, NoticesTried)).sent
 
     async def list_secrets(self) -> list[StoredSecret]:
         """List the secrets of the vault by name, without values."""

@@ -36,7 +36,7 @@ from palyra.errors import Conflict, InvalidParams, Unavailable
 # `wiring.usage.UsageFile`, the others by `wiring.live_settings.LiveSettings`.
 _FOLLOWED = frozenset({
     "tools.workspaces", "models.default", "models.providers", "models.routing", "models.routes",
-    "models.failover", "mcp.servers",
+    "models.failover", "mcp.servers", "notify.webhook", "notify.topic", "notify.after_s",
 })  # fmt: skip
 LIVE_KEYS = frozenset({"usage.prices", "usage.budgets", *_FOLLOWED})
 _PRIVATE_MODE, _PRIVATE_FILE_MODE = 0o700, 0o600

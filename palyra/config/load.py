@@ -40,6 +40,7 @@ from palyra.config.sections import (
     MemoryConfig,
     Models,
     Network,
+    Notify,
     PolicyConfig,
     RetentionConfig,
     RunsConfig,
@@ -94,6 +95,7 @@ class Config(msgspec.Struct, frozen=True, kw_only=True):
     secrets: Secrets = Secrets()
     models: Models = Models()
     usage: UsageConfig = UsageConfig()
+    notify: Notify = Notify()
     policy: PolicyConfig = PolicyConfig()
     healing: HealingConfig = HealingConfig()
     logging: Logging = Logging()

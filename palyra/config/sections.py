@@ -646,6 +646,25 @@ class HealingConfig(Section, frozen=True, kw_only=True):
     ] = 0
 
 
+class Notify(Section, frozen=True, kw_only=True):
+    """Addresses that learn that a question waits for a person; what it is about is not sent."""
+
+    webhook: Annotated[
+        str,
+        _doc(
+            "Address that gets a POST of JSON (text, count, url), or a reference to one, such as "
+            "vault:NAME; empty: none."
+        ),
+    ] = ""
+    topic: Annotated[
+        str,
+        _doc(
+            "Address of an ntfy topic, which gets a POST of text, or a reference to one; empty: none."
+        ),
+    ] = ""
+    after_s: Annotated[_Seconds, _doc("Time that a question waits before a notice is sent.")] = 5
+
+
 class PolicyConfig(Section, frozen=True, kw_only=True):
     """Policies."""
 
@@ -687,6 +706,7 @@ SECTIONS: dict[str, type[Section]] = {
     "secrets": Secrets,
     "models": Models,
     "usage": UsageConfig,
+    "notify": Notify,
     "policy": PolicyConfig,
     "healing": HealingConfig,
     "logging": Logging,

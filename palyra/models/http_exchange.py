@@ -148,7 +148,7 @@ class ProviderRequest:
             sent = self._client.build_request("POST", url, content=content, headers=headers)
             return await self._client.send(sent, stream=True)
         except (httpx.HTTPError, httpx.InvalidURL) as error:
-            raise _failure(error, endpoint.proxy) from None
+            raise read_failure(error, endpoint.proxy) from None
 
     async def _key(self) -> str:
         provider = self._endpoint.provider
@@ -192,7 +192,7 @@ def _taker(chunks: AsyncIterator[bytes], patience: trio.CancelScope, stall_s: fl
         try:
             chunk = await anext(chunks, None)
         except httpx.HTTPError as error:
-            raise _failure(error) from None
+            raise read_failure(error) from None
         patience.deadline = math.inf
         return chunk
 
@@ -269,11 +269,13 @@ def _in_time(stall_s: float) -> Generator[trio.CancelScope]:
         raise ModelFailure("timeout", f"the provider was silent for {stall_s:g} s")
 
 
-def _failure(error: httpx.HTTPError | httpx.InvalidURL, proxy: str = "") -> ModelFailure:
+def read_failure(
+    error: httpx.HTTPError | httpx.InvalidURL, proxy: str = "", peer: str = "the provider"
+) -> ModelFailure:
     """Translate a transport error; give only its kind where its text may contain addresses."""
     through = f" through the proxy {place_of(proxy)}" if proxy else ""
     if isinstance(error, httpx.TimeoutException):
-        text = f"the provider did not take the connection{through} within {CONNECT_S:g} s"
+        text = f"{peer} did not take the connection{through} within {CONNECT_S:g} s"
         return ModelFailure("timeout", text)
     if isinstance(error, httpx.ProxyError):
         text = f"the proxy {place_of(proxy)} refused the connection: {error}: see `network.proxy`, HTTPS_PROXY, NO_PROXY"
@@ -283,12 +285,12 @@ def _failure(error: httpx.HTTPError | httpx.InvalidURL, proxy: str = "") -> Mode
     if unbelieved is not None:
         why = unbelieved.verify_message
         remedy = f": {UNTRUSTED}" if _NO_AUTHORITY.search(why) else ""
-        text = f"the provider's certificate is not trusted: {why}{remedy}"
+        text = f"the certificate of {peer} is not trusted: {why}{remedy}"
         return ModelFailure("unavailable", text)
     if isinstance(error, httpx.ConnectError | httpx.UnsupportedProtocol | httpx.InvalidURL):
         why = str(error) or next(filter(None, map(str, causes)), type(error).__name__)
-        return ModelFailure("unavailable", f"the provider cannot be reached{through}: {why}")
-    text = f"the connection to the provider broke: {type(error).__name__}"
+        return ModelFailure("unavailable", f"{peer} cannot be reached{through}: {why}")
+    text = f"the connection to {peer} broke: {type(error).__name__}"
     return ModelFailure("transient", text)
 
 

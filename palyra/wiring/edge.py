@@ -11,6 +11,7 @@ from palyra.actors.gateway import Gateway
 from palyra.actors.hub import Hub
 from palyra.actors.kernel.child import ChildSnapshot
 from palyra.actors.kernel.loop_lag import LoopLag
+from palyra.actors.notices import Notices
 from palyra.actors.purge import DataRights
 from palyra.actors.retention import Retention, RetentionStores
 from palyra.actors.session.registry import SessionServices
@@ -88,6 +89,7 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
     backups: Backups,
     kept: RetentionStores,
     tasks: TaskParts,
+    notices: Notices,
     policy: CedarPolicy,
     healing: HealingModes,
     hub: Hub,
@@ -160,6 +162,7 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
         text_skills=toolset.text_skills,
         mcp=toolset.mcp,
         secrets=toolset.secrets,
+        notices=notices,
         admission=gateway.admission,
         drain=drain,
         log_history=log_history,

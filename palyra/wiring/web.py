@@ -10,7 +10,7 @@ from palyra.actors.kernel.child import ChildSpec
 from palyra.config.load import Config
 from palyra.config.sections import FetchCredential
 from palyra.core.outbound import Outbound
-from palyra.core.redaction.secret_references import parse_reference
+from palyra.core.redaction.secret_references import is_reference, parse_reference
 from palyra.core.tool.hosts import normal_host
 from palyra.errors import InvalidParams
 from palyra.net.api.words import protocol_words
@@ -91,6 +91,7 @@ def build_webset(config: Config, host: Host, learn: Callable[..., None]) -> Webs
         trust=trust,
     )
     named = [credential.secret for credential in credentials.values()]
+    named += filter(is_reference, (config.notify.webhook, config.notify.topic))
     egress = EgressBranch()
     learning = ChildSpec("secrets", partial(secrets.keep_known, named))
     return Webset(web, secrets, egress, [learning, egress.child_spec()])

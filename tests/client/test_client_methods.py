@@ -230,6 +230,7 @@ CALLS: dict[str, Call] = {
     "config.get": lambda client: client.get_config("server"),
     "config.set": lambda client: client.set_config("server.port", 7000, digest="a" * 64),
     "secret.list": lambda client: client.list_secrets(),
+    "notify.test": lambda client: client.try_notices(),
     "secret.set": lambda client: client.set_secret("KEY", "a-value-of-a-secret"),
     "secret.remove": lambda client: client.remove_secret("KEY"),
     "log.tail": lambda client: client.tail_log(3, level="info", limit=2, wait_ms=5),

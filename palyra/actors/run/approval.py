@@ -35,6 +35,7 @@ from palyra.core.tape.events import RunAccepted
 from palyra.errors import Forbidden, IllegalState, NotFound, Overloaded, PalyraError
 from palyra.services.grants import Grants
 
+WAITS_FOR_PERSON = "person"
 SETTLE_TIMEOUT_S = 30.0  # for the run to take an answer; after that the answer has failed
 
 
@@ -82,6 +83,9 @@ class OpenApprovals:
         self.hub = hub
         self.grants = grants
         self.now_ms = now_ms
+        self.on_waiting: Callable[[], object] = (
+            int  # called when a question begins to wait for a person
+        )
         self._open: dict[str, Question] = {}
 
     def find(self, approval_id: str) -> Mailbox[Message] | None:
@@ -99,6 +103,14 @@ class OpenApprovals:
             ),
             None,
         )
+
+    def list_waiting(self) -> list[str]:
+        """List the ids of the questions that wait for a person, oldest first."""
+        return [
+            approval_id
+            for approval_id, entry in self._open.items()
+            if entry.waits_for == WAITS_FOR_PERSON
+        ]
 
     def count(self, asks_as: str) -> int:
         """Count the open questions of a principal or a confined conversation (`RunAccepted.asks_as`)."""
@@ -192,7 +204,8 @@ async def ask_person(run: RunHandle, approvals: OpenApprovals, question: Questio
         )
         run.wake()
         first: Message | None = None
-        question.waits_for = "person"
+        question.waits_for = WAITS_FOR_PERSON
+        approvals.on_waiting()
         # The deadline may have passed while the daemon was down, or the clock may have been ahead.
         left_ms = max(0, prompt.expires_ms - max(approvals.now_ms(), prompt.requested_ms))
         question.deadline_s = trio.current_time() + left_ms / 1000

@@ -15,6 +15,7 @@ from palyra.actors.backup import Backups
 from palyra.actors.gateway import Gateway
 from palyra.actors.hub import Hub
 from palyra.actors.kernel.child import ChildSnapshot
+from palyra.actors.notices import Notices
 from palyra.actors.purge import DataRights
 from palyra.actors.retention import Retention
 from palyra.actors.session.sessions import Sessions
@@ -139,6 +140,7 @@ class Backend:
     text_skills: TextSkillFinder
     mcp: McpDirectory
     secrets: SecretVault
+    notices: Notices
     admission: Admission
     drain: Drain
     log_history: LogHistory

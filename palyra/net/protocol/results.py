@@ -49,6 +49,7 @@ from palyra.core.journal.records import (
 from palyra.core.log_lines import LogLine
 from palyra.core.memory.items import SearchMode
 from palyra.core.memory.vectors import EmbedderView
+from palyra.core.notice import NoticeSent
 from palyra.core.session.commands import RunView, Started
 from palyra.core.suspension import Suspension
 from palyra.core.task.views import ScheduleView, TaskView
@@ -128,6 +129,12 @@ class SecretList(Result, frozen=True, kw_only=True):
     """The secrets of the vault by name, without values."""
 
     secrets: list[StoredSecret]
+
+
+class NoticesTried(Result, frozen=True, kw_only=True):
+    """The test of each address that gets notices of questions."""
+
+    sent: list[NoticeSent]
 
 
 class SecretRemoved(Result, frozen=True, kw_only=True):

@@ -48,6 +48,7 @@ from palyra.core.learning.views import CandidateChanged, Reflected
 from palyra.core.memory.items import MemoryPurged
 from palyra.core.memory.vectors import EmbedderView
 from palyra.core.model.sources import ContextSource
+from palyra.core.notice import NoticeSent
 from palyra.core.policy.request import Explanation
 from palyra.core.policy.views import AppliedSuggestion, Proof, Resolved, RuleFor, SuggestionList
 from palyra.core.preview.blocks import Preview, ReachList
@@ -119,6 +120,14 @@ def row(seq: int, run_id: str = RUN, *, kind: str = "turn.started", text: str = 
     """A row of ann's whose payload names its seq."""
     data = msgspec.json.encode({"n": seq, "text": text})
     return TapeRow(run_id, "ses_1", seq, 1_000 + seq, kind, "ann", False, data)  # noqa: FBT003
+
+
+class FakeNotices:
+    """One address, which takes everything."""
+
+    async def try_out(self, caller: Caller) -> list[NoticeSent]:
+        caller.require("config:write")
+        return [NoticeSent(address="notify.webhook")]
 
 
 class FakeVault:
@@ -705,6 +714,7 @@ class Daemon:
             text_skills=TextSkills({}, Path("/nonexistent"), lambda _tool: None),
             mcp=FakeMcp(),
             secrets=FakeVault(),
+            notices=cast("Any", FakeNotices()),
             admission=self.admission,
             drain=Drain(lambda: self.gateway.effects.append("drain"), 5_000),
             log_history=self.log_history,

@@ -20,6 +20,7 @@ from palyra.net.api.methods import (
     mcp,
     memory,
     model,
+    notify,
     policy,
     retention,
     run,
@@ -64,6 +65,7 @@ _GROUPS = (
     task,
     config,
     secret,
+    notify,
     log,
 )
 

@@ -105,6 +105,7 @@ CALLS: dict[str, dict[str, Any]] = {
     "config.get": {"key": "server"},
     "config.set": {"key": "server.port", "value": 7000},
     "secret.list": {},
+    "notify.test": {},
     "secret.set": {"name": "KEY", "value": "a-value-of-a-secret"},
     "secret.remove": {"name": "KEY"},
     "log.tail": {"after": 0, "level": "info", "limit": 2},
