@@ -56,7 +56,7 @@ export const SCREENS = [
   { name: "sessions", title: "Sessions", key: "s", under: ["session"], load: () => import("./screens/sessions.js") },
   { name: "session", title: "Session", load: () => import("./screens/session.js") },
   { name: "tasks", title: "Tasks", key: "t", says: "Tasks and schedules will be here." },
-  { name: "memory", title: "Memory", key: "m", isApart: true, says: "What is remembered, and from where, will be here." },
+  { name: "memory", title: "Memory", key: "m", isApart: true, load: () => import("./screens/memory.js") },
   { name: "usage", title: "Usage", key: "u", load: () => import("./screens/usage.js") },
   { name: "health", title: "Health", key: "h", isThumb: true, load: () => import("./screens/health.js") },
   { name: "rules", title: "Rules", key: "p", says: "Policies, grants, agents, skills and tokens will be here." },

@@ -9,6 +9,8 @@ import { html, keyed } from "../view.js";
 import { labelOfTrust } from "./trust.js";
 import { failure, skeleton } from "./states.js";
 
+const SHOWN = 5; // pieces of evidence
+
 /** Read the list of a tab. */
 export async function readReview(context, tab) {
   const { lists } = context.store.state.inbox;
@@ -30,13 +32,13 @@ export function pairingList(context) {
     <p><b class="mono">${each.sender}</b> <span class="wait">${clock(each.expires_ms - context.now())} left</span></p>
     <p class="small muted">wants to write through channel ${each.channel} of principal ${each.principal}; ${each.attempts} wrong codes so far</p>
     <form @submit=${(event) => pair(context, each, event)}><input class="field" name="code" aria-label="Code that ${each.sender} got" placeholder="Code that the sender got" autocomplete="off" required>
-      <button class="button">Pair</button><button class="button quiet" type="button" @click=${() => change(context, "pairings", "pairing.revoke", { pairing_id: each.pairing_id }, each.pairing_id)}>Refuse …</button></form>
+      <button class="button">Pair</button><button class="button quiet" type="button" @click=${() => change(context, "pairings", "pairing.revoke", { pairing_id: each.pairing_id }, each.pairing_id, "Refused")}>Refuse</button></form>
     ${says(lists, each.pairing_id)}</li>`)}</ul>`;
 }
 
 function pair(context, { pairing_id: id }, event) {
   event.preventDefault();
-  void change(context, "pairings", "pairing.approve", { pairing_id: id, code: event.target.elements.code.value.trim() }, id);
+  void change(context, "pairings", "pairing.approve", { pairing_id: id, code: event.target.elements.code.value.trim() }, id, "Paired");
 }
 
 export function learningList(context) {
@@ -46,18 +48,21 @@ export function learningList(context) {
   return html`<ul class="review">${keyed(lists.learning, (each) => each.candidate_id, (each) => html`<li>
     <p><b>${each.kind}</b> ${labelOfTrust(each.trust)} <time class="small muted" title=${moment(each.created_ms)}>${(each.score_bps / 100).toFixed(0)} of 100</time></p>
     <p>${each.text}</p>
-    ${each.evidence.slice(0, 3).map((proof) => html`<p class="small muted"><q>${proof.quote}</q> <a href=${href("run", [proof.run_id, "seq", proof.seq])}>event ${proof.seq} of ${tail(proof.run_id)}</a></p>`)}
-    <p class="after"><button class="button" @click=${() => change(context, "learning", "learning.accept", { candidate_id: each.candidate_id }, each.candidate_id)}>Accept</button>
-      <button class="button quiet" @click=${() => change(context, "learning", "learning.reject", { candidate_id: each.candidate_id }, each.candidate_id)}>Reject</button></p>
+    ${each.evidence.slice(0, SHOWN).map((proof) => html`<p class="small muted"><q>${proof.quote}</q> <a href=${href("run", [proof.run_id, "seq", proof.seq])}>event ${proof.seq} of ${tail(proof.run_id)}</a></p>`)}
+    ${each.evidence.length > SHOWN ? html`<p class="small muted">and ${each.evidence.length - SHOWN} more</p>` : null}
+    <p class="after"><button class="button" @click=${() => change(context, "learning", "learning.accept", { candidate_id: each.candidate_id }, each.candidate_id, "Accepted")}>Accept</button>
+      <button class="button quiet" @click=${() => change(context, "learning", "learning.reject", { candidate_id: each.candidate_id }, each.candidate_id, "Rejected")}>Reject</button></p>
     ${says(lists, each.candidate_id)}</li>`)}</ul>`;
 }
 
 const says = (lists, id) => (lists.says?.[id] ? html`<p class="bad small" role="alert">${lists.says[id]}</p>` : null);
 
-async function change(context, tab, method, params, id) {
+async function change(context, tab, method, params, id, done) {
   const { lists } = context.store.state.inbox;
   try {
     await context.ask(method, params);
+    context.announce(done);
+    document.querySelector(".queue .tabs [aria-current]")?.focus(); // the row goes, and with it the button
     void context.refresh();
     await readReview(context, tab);
   } catch (error) {
