@@ -469,7 +469,7 @@ class Daemon:
     async def wait_drained(self) -> None:
         """Wait until a drain has started and no run can make progress, or its time limit passes.
 
-        A run that waits for an approval or in a queue cannot make progress; it is resumed after the
+        A run that only waits for an approval or in a queue cannot make progress; it is resumed after the
         restart.
         """
         await self._draining.wait()
@@ -480,7 +480,7 @@ class Daemon:
     def _is_busy(self) -> bool:
         approvals = self.services.approvals
         return any(
-            approvals.find_open(run.run_id) is None
+            approvals.find_open(run.run_id) is None or run.run.is_executing
             for session in self.registry.sessions.values()
             for run in session.under_way
         )

@@ -89,6 +89,22 @@ async def test_a_question_waits_through_a_restart(
         assert "ann answers: the first" in str(kit.model.requests[-1].messages)
 
 
+async def test_other_calls_of_the_turn_run_while_a_question_waits(
+    store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """An effect behind the question has happened before anybody answers, and no turn has followed."""
+    async with running(store) as kit:
+        kit.exchange_rules("v1", **{ASK_USER: "allow", "ask_do": "allow"})  # type: ignore[attr-defined]
+        kit.model.turns = [call((ASK_USER, COLOUR), ("ask_do", {"text": "meanwhile"})), say("done")]
+        run_id = await kit.start()
+        await wait_all_tasks_blocked()
+        assert (kit.effects, len(kit.model.requests)) == (["meanwhile"], 1)
+        (asked,) = await pending(kit, run_id)
+        await answer(kit, asked, reason="red")
+        assert await kit.end(run_id) == "done"
+        assert "ann answers: red" in str(kit.model.requests[-1].messages)
+
+
 def asking(arguments: dict[str, Any]) -> ApprovalRequested:
     """A question as a terminal gets it."""
     return ApprovalRequested(

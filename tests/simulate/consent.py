@@ -1,9 +1,9 @@
 """Permission for a call to start: the rules, a person's answer, or a standing grant."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from palyra.core.journal.records import ApprovalRecord, GrantRecord
+from palyra.core.journal.records import GrantRecord
 from palyra.core.journal.tape_row import TapeRow
 from palyra.core.run.state import Run
 from palyra.core.tape import events as ev
@@ -16,9 +16,8 @@ Fail = Callable[[str, str], None]
 class Consent:
     """Every grant there ever was, and whether it may speak for a call."""
 
-    def __init__(self, fail: Fail, approvals: Mapping[str, ApprovalRecord]) -> None:
+    def __init__(self, fail: Fail) -> None:
         self._fail = fail
-        self._approvals = approvals
         self._grants: dict[str, GrantRecord] = {}
         self.spoke = 0  # calls that a grant let through
         self._count = 0  # of what was committed: clocks jump
@@ -43,13 +42,9 @@ class Consent:
     def check_start(
         self, run: Run, proposed: ev.ToolProposed, decided: ev.ToolDecided, before: TapeRow
     ) -> None:
-        """Check a call that starts without a question; `before` is the row before its verdict."""
+        """Check a call that starts without an answer of its turn; `before` is the row before its verdict."""
         if decided.grant_id is not None:
             self._check_grant(run, proposed, decided.grant_id, before)
-        elif decided.approval_id is not None:
-            answered = self._approvals.get(decided.approval_id)
-            if answered is None or answered.state != "allowed":
-                self._fail("only what was approved starts", proposed.call_id)
         elif proposed.tool not in unasked(decided.policy_version):
             self._fail("nothing starts that nobody allowed", f"{proposed.tool} {proposed.call_id}")
 

@@ -6,6 +6,7 @@ import trio
 
 from palyra.client.client import Client
 from palyra.core.journal.records import ApprovalRecord
+from palyra.core.policy.questions import ASK_USER
 from palyra.errors import DigestMismatch, Forbidden, IllegalState, NotFound, PalyraError
 from tests.simulate.people import TOLERATED, Person
 
@@ -51,7 +52,7 @@ class Approver(Person):
             for _ in range(rng.choice((1, 1, 2))):
                 outcome = await client.resolve_approval(
                     prompt.approval_id, decision, prompt.digest, idempotency_key=self.new_key(),
-                    **beyond,
+                    reason="do as you like" if prompt.tool == ASK_USER else "", **beyond,
                 )  # fmt: skip
                 self.note(f"{decision} {prompt.approval_id[-4:]}: {outcome.decision}")
                 self.world.trace.counts["grants"] += outcome.won and bool(beyond)

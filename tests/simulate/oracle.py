@@ -120,7 +120,7 @@ class Oracle:
         self.calls: dict[str, CallFacts] = {}
         self.sessions: dict[str, SessionRecord] = {}
         self.approvals: dict[str, ApprovalRecord] = {}
-        self.consent = Consent(fail, self.approvals)
+        self.consent = Consent(fail)
         self.receipts: dict[tuple[str, str], IdempotencyRecord] = {}
         self.records: dict[str, RunRecord] = {}
         self.tasks: dict[str, str] = {}  # first line of a message -> its run
@@ -296,6 +296,11 @@ class Oracle:
                 self._fail("only what was approved starts", call_id)
         elif call.proposed is None or call.decided is None or call.before is None:
             self._fail("nothing starts that nobody allowed", call_id)
+        elif call.decided.approval_id is not None:
+            answers = [each.answer for each in self.calls.values() if each.answer is not None]
+            allowed = [each.approval_id for each in answers if each.decision == "allow"]
+            if call.decided.approval_id not in allowed:
+                self._fail("only what was approved starts", call_id)
         else:
             self.consent.check_start(run, call.proposed, call.decided, call.before)
 

@@ -4,10 +4,19 @@ from collections.abc import Sequence
 from random import Random
 
 from palyra.core.model.messages import FAILURE_CLASSES
+from palyra.core.policy.questions import ASK_USER
 from tests.simulate.models import SECRET
 
 TOOLS = ("peek", "peek", "mark", "mark", "again", "press", "approve_mark", "approve_again")
 ASKED_TOOLS = ("peek", "approve_mark", "approve_mark", "approve_mark")  # of a cautious user
+QUESTION_TOOLS = (
+    ASK_USER,
+    ASK_USER,
+    "peek",
+    "mark",
+    "again",
+    "approve_mark",
+)  # of an indecisive one
 RARE_TOOLS = ("never", "echo", "sleep", "unknown_tool", "list_dir")
 
 
@@ -39,6 +48,8 @@ def _draw_call(rng: Random, name: str, tools: Sequence[str]) -> str:
     if rng.random() < 0.2:
         text = "the same"
     seconds = rng.choice(("0", "0", "0.01", "0.7", "4", "20"))
+    if tool == ASK_USER:
+        return f'/call {tool} {{"question": "{text}"}}'
     if tool == "sleep":
         return f'/call sleep {{"seconds": {seconds}}}'
     if rng.random() < 0.05:

@@ -137,6 +137,14 @@ def test_every_promise_is_kept(seeds: range) -> None:
         assert report.failed is None, describe(report)
 
 
+@pytest.mark.parametrize("seeds", [range(2), pytest.param(range(2, 20), marks=SLOW)])
+def test_questions_of_models_keep_every_promise(seeds: range) -> None:
+    """Stories whose models ask and call at once, over crashes, changed rules and late answers."""
+    for seed in seeds:
+        report = tell(seed, "askers")
+        assert report.failed is None, describe(report, "askers")
+
+
 @pytest.mark.parametrize(
     "seeds", [range(KEEPER_SEEDS), pytest.param(range(KEEPER_SEEDS, 20), marks=SLOW)]
 )

@@ -10,7 +10,7 @@ from palyra.client.client import Client
 from palyra.core.journal.records import Role
 from palyra.errors import NotFound
 from tests.simulate.people import FOR_EVER_S, TOLERATED, Person
-from tests.simulate.script import ASKED_TOOLS, TOOLS, draw_text
+from tests.simulate.script import ASKED_TOOLS, QUESTION_TOOLS, TOOLS, draw_text
 from tests.simulate.trace import InvariantFailed
 from tests.simulate.view import View
 
@@ -28,7 +28,9 @@ class Worker(Person):
     def __init__(self, world: "World", name: str, role: Role, tasks: int) -> None:
         super().__init__(world, name, role)
         self.tasks = tasks
-        self.tools = self.rng.choice((TOOLS, TOOLS, ASKED_TOOLS))
+        self.tools: tuple[str, ...] = self.rng.choice((TOOLS, TOOLS, ASKED_TOOLS))
+        if world.cast == "askers":
+            self.tools = QUESTION_TOOLS
         self.runs: list[str] = []
         self.replies: dict[str, Any] = {}  # by key
 

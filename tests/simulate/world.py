@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 # Of a story: those who start runs, those who use the memory, those who leave work to the daemon.
-Cast = Literal["workers", "keepers", "planners"]
+Cast = Literal["workers", "askers", "keepers", "planners"]
 HISTORIES = (300, 600, 1_200)  # tokens
 HEALING: tuple[HealingMode, ...] = ("auto", "auto", "observe_only", "disabled")
 LEARNING: tuple[Literal["auto", "review", "off"], ...] = ("auto", "auto", "review", "off")
@@ -146,7 +146,7 @@ class World:
     def _draw_config(self) -> Config:
         """Keepers have short histories, so that their sessions are summarised again and again."""
         healing = HealingConfig(mode=self.chance.stream("healing").choice(HEALING))
-        if self.cast == "workers":
+        if self.cast in {"workers", "askers"}:
             return config(draw_budgets(self.chance.stream("purse")), healing=healing)
         rng = self.chance.stream("story")
         if self.cast == "planners":
@@ -277,7 +277,7 @@ class World:
                 self._hire_keepers()
             case "planners":
                 self._hire_planners()
-            case "workers":
+            case "workers" | "askers":
                 self._hire_workers()
 
     def _hire_keepers(self) -> None:
@@ -367,7 +367,7 @@ class World:
             await self._suffer(rng.choice(TROUBLES))
         await trio.sleep(self.weather.draw_s(0.05, 90 * self.pace))
         with trio.move_on_after(DEEDS_WITHIN_S):
-            while self.cast != "workers" and self.starters:  # noqa: ASYNC110 - no event exists
+            while self.cast in {"keepers", "planners"} and self.starters:  # noqa: ASYNC110 - no event exists
                 await trio.sleep(LOOK_S)
         self.is_over = True
         self.weather.calm()
@@ -386,7 +386,7 @@ class World:
     async def _edit_rules(self) -> None:
         """In some stories the rules are changed again and again."""
         rng = self.chance.stream("rules")
-        is_edited = rng.random() < EDITED and self.cast == "workers"
+        is_edited = rng.random() < EDITED and self.cast in {"workers", "askers"}
         while is_edited and not self.is_over:
             await trio.sleep(self.weather.draw_s(0.1, 30 * self.pace))
             self.weather.files.change(rng)

@@ -183,12 +183,21 @@ class RecordedEnvironment:
             case _:
                 return None
 
-    def is_stale(self, run: Run, call: Call) -> bool:  # noqa: ARG002 - the tape knows
-        """True if the tape withdraws the question, or denies the call, because the rules changed."""
-        answer = self.record.find_ahead(ev.ApprovalResolved, call.call_id)
-        if call.phase == "asking":
-            return answer is not None and answer.by == RULES_CHANGED
-        return self._is_void(call, STALE)
+    def is_stale(self, run: Run, call: Call) -> bool:
+        """True if the tape withdraws the question, or denies the call, because the rules changed.
+
+        The question is withdrawn if that is the next event of the step; a later change of the rules
+        may withdraw another question of the turn.
+        """
+        if call.phase != "asking":
+            return self._is_void(call, STALE)
+        events, place, rows = self.record.events, run.next_seq, self.record.rows
+        following = events[place] if place < len(events) else None
+        return (
+            isinstance(following, ev.ApprovalResolved)
+            and (following.call_id, following.by) == (call.call_id, RULES_CHANGED)
+            and rows[place].at_ms == self.record.at_ms
+        )
 
     def has_lapsed(self, call: Call) -> bool:
         """Return True if the tape denies the allowed call because its grant had ended."""

@@ -34,7 +34,9 @@ from typing import Any, Literal
 import msgspec
 
 from palyra.core.model.images import Picture
+from palyra.core.policy.questions import ASK_USER
 from palyra.core.tape import events as ev
+from palyra.core.tool.spec import CLIENT
 from palyra.core.trust.labels import Trust
 
 CallPhase = Literal[
@@ -112,3 +114,8 @@ class Call(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     pictures: tuple[Picture, ...] = ()
     output_sha256: str = ""
     delegated: DelegatedRun | None = None
+
+    @property
+    def is_question(self) -> bool:
+        """True if the model asks a person; a tool of the client may have the same name."""
+        return self.tool == ASK_USER and self.executor != CLIENT

@@ -153,18 +153,16 @@ def record_decision(
         attest(step, call.call_id, "denied")
 
 
-def deny_ended(step: Step) -> None:
-    """Deny allowed calls that may no longer start."""
-    for call in step.run.calls:
-        reason = find_lapse(step, call) if call.phase == "allowed" else None
-        if reason is not None:
-            void = Deny(
-                reason_code="approval_void",
-                reason=reason,
-                policies=(),
-                version=call.policy_version,
-            )
-            record_decision(step, call, void)
+def deny_lapsed(step: Step, call: Call) -> bool:
+    """Deny an allowed call that may no longer start; True if it was denied."""
+    reason = find_lapse(step, call)
+    if reason is None:
+        return False
+    void = Deny(
+        reason_code="approval_void", reason=reason, policies=(), version=call.policy_version
+    )
+    record_decision(step, call, void)
+    return True
 
 
 def find_lapse(step: Step, call: Call) -> str | None:

@@ -5,10 +5,12 @@ operation, recovery and replay share this code.  Which events are legal when is 
 and `core.run.call`; this module decides which of them follow from an input:
 
 - Calls are evaluated one after the other in the model's order.  Evaluation stops at a call that is
-  being inspected or waits for an approval.
+  being inspected or waits for an approval.  A question of the model (`ask_user`) stops nothing: its
+  result is a text, so no other call of the turn can depend on it.
 - One step evaluates at most `MAX_GATED` calls and then yields, so that a turn with a hundred calls
   does not block the event loop.
-- Execution starts when every call of the turn has a verdict, in batches.  A batch is the longest
+- Execution starts when every call of the turn but questions has a verdict, in batches.  A question
+  starts as soon as it is answered, or a long batch could outlast the answer.  A batch is the longest
   run of calls from the front that cannot disturb one another: a `path_scoped` call has its path to
   itself, reads of one path do not disturb each other, an `effect` runs alone, a `delegation` runs
   beside other delegations only.
@@ -48,7 +50,7 @@ from palyra.core.run.calls import (
     abort_question,
     complete_call,
     complete_unknown,
-    deny_ended,
+    deny_lapsed,
     evaluate_again,
     find_duplicate_ids,
     hand_over,
@@ -223,13 +225,19 @@ def _proceed(step: Step) -> None:
         step.add(ev.RunDone(reason="answered"))
         return
     _prepare_calls(step)
-    phases = {call.phase for call in step.run.calls}
+    _start_answered(step)
+    unanswered = {call.call_id for call in step.run.calls if _is_unanswered(step.run, call)}
+    phases = {call.phase for call in step.run.calls if call.call_id not in unanswered}
     if phases & {"named", "proposed", "asking", "started"}:
         return
-    deny_ended(step)
+    for call in step.run.calls:
+        if call.phase == "allowed":
+            deny_lapsed(step, call)
     hand_over(step)
     if any(call.phase == "allowed" for call in step.run.calls):
         _start_batch(step)
+    elif unanswered:
+        return
     elif any(call.status == HANDED_OVER for call in step.run.calls):
         end_handed_over(step)
     else:
@@ -616,41 +624,72 @@ Slot = tuple[str, str | None]  # tool class, path key (None: touches no path)
 
 def _prepare_calls(step: Step) -> None:
     """Evaluate the named calls in order; stop at one that waits for inspection or approval."""
-    if _is_waiting(step.run):
-        return
-    named = [call for call in step.run.calls if call.phase == "named"]
-    for call in named[:MAX_GATED]:
-        prepare_call(step, call)
-        if _is_waiting(step.run):
+    gated = 0
+    for call in step.run.calls:
+        if call.phase != "named" or _is_unanswered(step.run, call):
+            continue
+        if _is_held(step.run):
             return
-    if len(named) > MAX_GATED:
-        step.effects.append(Yield())
+        if gated == MAX_GATED:
+            step.effects.append(Yield())
+            return
+        prepare_call(step, call)
+        gated += 1
 
 
-def _is_waiting(run: Run) -> bool:
-    return any(call.phase in {"proposed", "asking"} for call in run.calls)
+def _is_held(run: Run) -> bool:
+    """True if a call waits that later calls must not overtake."""
+    return any(
+        call.phase == "proposed" or (call.phase == "asking" and not call.is_question)
+        for call in run.calls
+    )
+
+
+def _is_unanswered(run: Run, call: Call) -> bool:
+    """True if the call is a question of the model that waits for its answer, or one equal to it."""
+    if not call.is_question:
+        return False
+    return call.phase == "asking" or (
+        call.phase == "named"
+        and any(each.phase == "asking" and call.call_id in each.covers for each in run.calls)
+    )
+
+
+def _start_answered(step: Step) -> None:
+    """Start the questions of the model that were answered, whatever else runs."""
+    for call in step.run.calls:
+        if call.phase == "allowed" and call.is_question and not deny_lapsed(step, call):
+            _start(step, call, _next_number(step.run))
 
 
 def _start_batch(step: Step) -> None:
     """Start the allowed calls that may run in parallel now."""
     allowed = [call for call in step.run.calls if call.phase == "allowed"]
-    number = 1 + max((call.batch for call in step.run.calls), default=0)
+    number = _next_number(step.run)
     chosen = next_batch(
         [(call.tool_class, call.path_key) for call in allowed], step.env.limits.max_parallel
     )
     for call in allowed[:chosen]:
-        step.add(
-            ev.ToolStarted(
-                call_id=call.call_id,
-                executor=call.executor,
-                enforcement=call.enforcement,
-                batch=number,
-                approval_id=call.approval_id,
-            )
+        _start(step, call, number)
+
+
+def _next_number(run: Run) -> int:
+    return 1 + max((call.batch for call in run.calls), default=0)
+
+
+def _start(step: Step, call: Call, batch: int) -> None:
+    step.add(
+        ev.ToolStarted(
+            call_id=call.call_id,
+            executor=call.executor,
+            enforcement=call.enforcement,
+            batch=batch,
+            approval_id=call.approval_id,
         )
-        if call.tool_class == DELEGATION:
-            step.add(step.env.plan_delegation(step.run, call))
-        step.effects.append(_execute(call))
+    )
+    if call.tool_class == DELEGATION:
+        step.add(step.env.plan_delegation(step.run, call))
+    step.effects.append(_execute(call))
 
 
 def next_batch(waiting: Sequence[Slot], limit: int = MAX_PARALLEL) -> int:
@@ -722,13 +761,16 @@ def _inspected(step: Step, incoming: CallInspected) -> None:
 
 def _rules_changed(step: Step) -> None:
     """Evaluate pending questions again; an allowed call is checked when it starts."""
+    is_changed = False
     for call in step.run.calls:
         if call.phase == "asking" and step.env.is_stale(step.run, call):
             question = Question(call.approval_id or "", "tool_call", call.call_id)
             reason = "the rules have changed since it was asked"
             abort_question(step, question, by=RULES_CHANGED, reason=reason)
             evaluate_again(step, call)
-            _proceed(step)
+            is_changed = True
+    if is_changed:
+        _proceed(step)
 
 
 # --- recovery ------------------------------------------------------------------------------------
@@ -737,12 +779,13 @@ def _rules_changed(step: Step) -> None:
 def _resume(step: Step, incoming: Resume) -> None:
     """Resume from the tape: count the attempt, repeat what may be repeated, record what is unknown.
 
-    The attempt does not count if the run only waits for an approval or for delegated runs, because
+    The attempt does not count if the run only waits for approvals or for delegated runs, because
     nothing is dispatched that could fail, or if the journal refused its writes, because the run did
     not fail.  Delegated runs count their own attempts.
     """
     run, limits = step.run, step.env.limits
-    is_free = incoming.is_put_off or run.pending_approvals > 0 or run.awaits_children
+    only_asks = run.pending_approvals > 0 and not run.is_executing
+    is_free = incoming.is_put_off or only_asks or run.awaits_children
     attempt = run.recoveries if is_free else run.recoveries + 1
     if attempt > limits.max_recoveries:
         end_failed(

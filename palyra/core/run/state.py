@@ -132,7 +132,7 @@ class RunClock(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     created_ms: int
     started_ms: int | None = None
     finished_ms: int | None = None
-    asked_ms: int | None = None  # since when an approval is pending
+    asked_ms: int | None = None  # since when at least one approval is pending
     people_ms: int = 0  # spent waiting for people, up to the last answer or end of a delegated run
     down_ms: int = 0  # between the last event before a restart and the first after it
 
@@ -233,6 +233,11 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
         return len(asking) + (self.question is not None)
 
     @property
+    def is_executing(self) -> bool:
+        """True if a call has been started and has no outcome."""
+        return any(call.phase == "started" for call in self.calls)
+
+    @property
     def awaits_children(self) -> bool:
         """True if delegated runs are open and nothing else of the run has been started."""
         started = [call for call in self.calls if call.phase == "started"]
@@ -293,9 +298,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     def find_asking(self, approval_id: str) -> Call | None:
         """Return the call that waits for that approval."""
-        return next(
-            (c for c in self.calls if c.approval_id == approval_id and c.phase == "asking"), None
-        )
+        return next((c for c in self.calls if c.approval_id == approval_id and _waits(c)), None)
 
     def to_record(self) -> RunRecord:
         """Return the run as `run.get` shows it."""
@@ -452,6 +455,10 @@ def _rule(kind: type[ev.Event]) -> Callable[[Rule], Rule]:
         return function
 
     return register
+
+
+def _waits(call: Call) -> bool:
+    return call.phase == "asking" and not call.answer
 
 
 def _is_attested(calls: Sequence[Call]) -> bool:
@@ -751,7 +758,8 @@ _NO_APPROVAL: Changes = {
 @_rule(ev.ApprovalRequested)
 def _approval_requested(run: Run, event: ev.ApprovalRequested, at_ms: int) -> Changes:
     subject = find_subject(event)
-    asked = _replace(run.clock, asked_ms=at_ms)
+    since_ms = run.clock.asked_ms
+    asked = _replace(run.clock, asked_ms=at_ms if since_ms is None else since_ms)
     if subject == "budget":
         _require(run.exceeded is not None and run.clock.asked_ms is None, run, event)
         return {"question": Question(event.approval_id, subject), "clock": asked}
@@ -769,12 +777,14 @@ def _approval_requested(run: Run, event: ev.ApprovalRequested, at_ms: int) -> Ch
 
 @_rule(ev.ApprovalResolved)
 def _approval_resolved(run: Run, event: ev.ApprovalResolved, at_ms: int) -> Changes:
-    """Close an approval request; the time until the answer is not the run's own."""
+    """Close an approval request; the time until the last answer is not the run's own."""
     question, clock = run.find_question(event.approval_id), run.clock
     if question is None or question.call_id != event.call_id or clock.asked_ms is None:
         raise _illegal(run, event)
-    people_ms = clock.people_ms + max(0, at_ms - clock.asked_ms)
-    waited: Changes = {"clock": _replace(clock, asked_ms=None, people_ms=people_ms)}
+    waited: Changes = {}
+    if not any(_waits(call) and call.call_id != event.call_id for call in run.calls):
+        people_ms = clock.people_ms + max(0, at_ms - clock.asked_ms)
+        waited = {"clock": _replace(clock, asked_ms=None, people_ms=people_ms)}
     if question.subject == "budget":
         exceeded = cast("ev.BudgetExceeded", run.exceeded)  # or it could not have been asked
         lifted = {exceeded.budget_id} if event.decision == "allow" else set()

@@ -6,12 +6,15 @@ import msgspec
 import pytest
 
 from palyra.core.journal.tape_row import TapeRow
+from palyra.core.policy.questions import ASK_USER
 from palyra.core.replay.replay import Replay
 from palyra.core.replay.report import ReplayReport
+from palyra.core.run.decide import MAX_GATED
 from palyra.core.run.inputs import CallInspected, Cancel, Resume, RulesChanged
 from palyra.core.tape import events as ev
 from tests.core.run.fates import rows
 from tests.core.run.test_asking import Desk, ended
+from tests.core.run.test_overtaken_questions import Asker
 from tests.rows import every_row
 
 
@@ -112,6 +115,57 @@ def cancelled() -> Desk:
     return desk
 
 
+def questions() -> Desk:
+    """Two questions of the model, an approval between them and calls that run meanwhile."""
+    asker = Asker()
+    asker.propose("one", ASK_USER, "ask_write", ASK_USER, "two")
+    asker.answer_to("c2")
+    asker.hear(ended("c2"))
+    asker.answer_to("c3", "deny")
+    asker.hear(ended("c1"))
+    asker.answer_to("c4")
+    asker.hear(ended("c5"))
+    asker.hear(ended("c4"))
+    return asker
+
+
+def withdrawn_apart() -> Desk:
+    """Two questions of one turn, withdrawn by two changes of the rules, the later one first."""
+    asker = Asker()
+    asker.propose(ASK_USER, ASK_USER, "one")
+    stale = {"c2"}
+    now = lambda _run, call: call.call_id in stale and call.policy_version != asker.version  # noqa: E731
+    asker.env = msgspec.structs.replace(asker.env, is_stale=now)
+    asker.version = "v2"
+    asker.hear(RulesChanged())
+    stale.add("c1")
+    asker.hear(RulesChanged())
+    asker.answer_to("c1")
+    return asker
+
+
+def void_answer() -> Desk:
+    """An answer that the rules overtook, while another question and a call go on."""
+    asker = Asker()
+    asker.propose(ASK_USER, ASK_USER, "one")
+    asker.env = msgspec.structs.replace(asker.env, is_stale=lambda _run, call: call.call_id == "c1")
+    asker.answer_to("c1")
+    asker.answer_to("c2")
+    asker.hear(ended("c2"))
+    asker.hear(ended("c3"))
+    return asker
+
+
+def equal_questions() -> Desk:
+    """More equal questions than one step evaluates."""
+    asker, many = Asker(), 2 * MAX_GATED
+    asker.same["c2"] = tuple(f"c{number}" for number in range(3, many + 1))
+    asker.propose("one", *[ASK_USER] * (many - 1))
+    asker.hear(ended("c1"))
+    asker.answer()
+    return asker
+
+
 STORIES: dict[str, Callable[[], Desk]] = {
     "looked": looked,
     "could not run": could_not_run,
@@ -125,6 +179,10 @@ STORIES: dict[str, Callable[[], Desk]] = {
     "overtaken": overtaken,
     "lapsed": lapsed,
     "cancelled": cancelled,
+    "questions": questions,
+    "withdrawn apart": withdrawn_apart,
+    "void answer": void_answer,
+    "equal questions": equal_questions,
 }
 
 
