@@ -51,7 +51,7 @@ import { html, render } from "./view.js";
 export const SCREENS = [
   { name: "now", title: "Now", key: "n", isThumb: true, load: () => import("./screens/now.js") },
   { name: "inbox", title: "Inbox", key: "i", isThumb: true, load: () => import("./screens/inbox.js") },
-  { name: "runs", title: "Runs", key: "r", isThumb: true, under: ["run"], says: "Each run will be one line here: agent, phase, last event, cost." },
+  { name: "runs", title: "Runs", key: "r", isThumb: true, under: ["run"], load: () => import("./screens/runs.js") },
   { name: "run", title: "Run", load: () => import("./screens/run.js") },
   { name: "sessions", title: "Sessions", key: "s", under: ["session"], load: () => import("./screens/sessions.js") },
   { name: "session", title: "Session", load: () => import("./screens/session.js") },

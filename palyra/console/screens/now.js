@@ -6,6 +6,7 @@ import { isOpen } from "../overview.js";
 import { exact } from "../fold/money.js";
 import { clock, moment, span } from "../fold/time.js";
 import { isTainted, objectOf } from "../fold/question.js";
+import { tree } from "../fold/runs.js";
 import { grouped, many, oneLine, sentence, tail } from "../fold/text.js";
 import { icon, phase, state as labelled } from "../parts/icon.js";
 import { section } from "../parts/section.js";
@@ -43,7 +44,7 @@ export function close() {
 async function follow({ store, isLive, ask }, watched) {
   try {
     for await (const _ of watched) {
-      const runs = tree([...watched.runs.values()]);
+      const runs = tree(watched.runs.values(), byNeed);
       store.set({ now: { ...store.state.now, runs, error: null } });
       await describe({ store, ask }, runs.slice(0, ROWS));
     }
@@ -77,14 +78,8 @@ async function read(context) {
   isReading = false;
 }
 
-/** Those that wait for a person first, then by age; children below their parent. */
-function tree(runs) {
-  const rank = (run) => ORDER.indexOf(run.phase);
-  const sorted = [...runs].sort((left, right) => rank(left) - rank(right) || left.created_ms - right.created_ms);
-  const ids = new Set(runs.map((run) => run.run_id));
-  const below = (id) => sorted.filter((run) => run.parent_run_id === id && run.depth).flatMap((run) => [run, ...below(run.run_id)]);
-  return sorted.filter((run) => !run.depth || !ids.has(run.parent_run_id)).flatMap((run) => [run, ...below(run.run_id)]);
-}
+/** Those that wait for a person first, then by age. */
+const byNeed = (left, right) => ORDER.indexOf(left.phase) - ORDER.indexOf(right.phase) || left.created_ms - right.created_ms;
 
 async function lastEvents({ ask }, runs, known) {
   const found = await Promise.all(runs.map(async ({ run_id, head_seq }) => {
