@@ -59,7 +59,7 @@ export const SCREENS = [
   { name: "memory", title: "Memory", key: "m", isApart: true, load: () => import("./screens/memory.js") },
   { name: "usage", title: "Usage", key: "u", load: () => import("./screens/usage.js") },
   { name: "health", title: "Health", key: "h", isThumb: true, load: () => import("./screens/health.js") },
-  { name: "rules", title: "Rules", key: "p", says: "Policies, grants, agents, skills and tokens will be here." },
+  { name: "rules", title: "Rules", key: "p", load: () => import("./screens/rules.js") },
 ];
 
 const RETRY_MS = { base: 500, cap: 30_000 };

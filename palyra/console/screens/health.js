@@ -11,7 +11,7 @@ import { modelsView } from "../parts/models.js";
 import { section } from "../parts/section.js";
 import { failure, skeleton } from "../parts/states.js";
 import { actorView, PAGE, tree } from "../parts/tree.js";
-import { href } from "../route.js";
+import { href, parse } from "../route.js";
 import { html } from "../view.js";
 
 export const title = "Health";
@@ -194,7 +194,7 @@ function inspect(context, { parts: [kind, id], query }, list, open) {
 
 /** The next incident, or the one before. */
 function step(context, by) {
-  const { parts, query } = context.route;
+  const { parts, query } = parse(location.hash); // a second key may come before the page has followed the first
   const list = sorted(context.store.state.incidents);
   if (!list.length || parts[0] === "models") return false;
   const at = list.findIndex((each) => each.incident_id === parts[1]);
@@ -203,7 +203,7 @@ function step(context, by) {
 }
 
 const toggle = (context, name, value) => {
-  const { parts, query } = context.route;
+  const { parts, query } = parse(location.hash);
   context.go(href("health", parts, { ...query, [name]: query[name] ? null : value }));
 };
 

@@ -11,7 +11,7 @@ import { dayAccount } from "../overview.js";
 import { accountsView, budgetForm } from "../parts/accounts.js";
 import { empty, failure, skeleton } from "../parts/states.js";
 import { plotTable, shade, timePlot } from "../parts/time-plot.js";
-import { href } from "../route.js";
+import { href, parse } from "../route.js";
 import { html, keyed } from "../view.js";
 
 export const title = "Usage";
@@ -195,14 +195,15 @@ function aloud({ unpriced_calls: unpriced, estimated_calls: estimated, broken_ca
   return parts.filter(Boolean).map((each, at) => [at ? ", " : "", each]);
 }
 
-const change = (context, patch) => context.go(href("usage", [], { ...context.route.query, ...patch }));
+// Keys go on from the address: a second one may come before the page has followed the first.
+const change = (context, patch) => context.go(href("usage", [], { ...parse(location.hash).query, ...patch }));
 
 export const keys = (context) => [
-  { key: "t", what: "Table instead of plot", act: () => change(context, { as: context.route.query.as ? null : "table" }) },
+  { key: "t", what: "Table instead of plot", act: () => change(context, { as: parse(location.hash).query.as ? null : "table" }) },
   { key: "b", what: "Set a budget", act: () => change(context, { budget: "new" }) },
-  { key: "[", what: "The grouping before", act: () => change(context, { by: turn(context, -1) }) },
-  { key: "]", what: "The next grouping", act: () => change(context, { by: turn(context, 1) }) },
+  { key: "[", what: "The grouping before", act: () => change(context, { by: turn(-1) }) },
+  { key: "]", what: "The next grouping", act: () => change(context, { by: turn(1) }) },
   { key: "Escape", what: "Leave the form", act: () => context.route.query.budget ? change(context, { budget: null }) : false },
 ];
 
-const turn = ({ route }, by) => KINDS[(KINDS.indexOf(asked(route).by) + by + KINDS.length) % KINDS.length];
+const turn = (by) => KINDS[(KINDS.indexOf(asked(parse(location.hash)).by) + by + KINDS.length) % KINDS.length];
