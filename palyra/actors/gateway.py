@@ -582,8 +582,7 @@ async def choose(services: SessionServices, command: StartRun) -> StartRun:
         whose = f" (of the agent {agent.name!r})" if command.model is None else ""
         known = ", ".join(sorted(services.models))
         raise InvalidParams(
-            f"no model {model!r}{whose}; known: {known}; a provider that was added to palyra.toml "
-            "is known from the daemon's next start",
+            f"no model {model!r}{whose}; known: {known}; `palyra models add` connects another provider",
             field="model",
         )
     choice = command.model_choice or _choice(command, agent)

@@ -9,6 +9,7 @@ from typing import Literal, NamedTuple
 from palyra.cli.output import one_line
 from palyra.core.journal.records import ApprovalScope
 from palyra.core.policy.grants import describe_key
+from palyra.core.policy.modes import PROPOSE_PLAN
 from palyra.core.policy.questions import ASK_USER, find_words, list_choices
 from palyra.core.tape.events import ApprovalRequested
 
@@ -64,6 +65,8 @@ def describe_choices(asked: ApprovalRequested) -> str:
             for number, choice in enumerate(list_choices(asked.arguments), start=1)
         ]
         return f"{', '.join(numbered) or 'your answer'}, /no [reason] = no answer: "
+    if asked.tool == PROPOSE_PLAN:
+        return "accept the plan? y = yes, n [what to change] = no: "
     key = one_line(describe_key(asked.grant_key), KEY_CHARS)
     session = f", s = yes to {key} for this session" if "session" in asked.scopes else ""
     return f"allow it? y = yes{session}, n [reason for the model] = no: "

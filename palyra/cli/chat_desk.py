@@ -371,7 +371,8 @@ class ChatDesk:
             return
         answer = read_answer(asked, line)
         if answer is None:
-            self.tell(f"not taken: {describe_choices(asked)}Ctrl-C cancels the run", "yellow")
+            words = describe_choices(asked).rstrip(": ")
+            self.tell(f"not taken; {words}; Ctrl-C cancels the run", "yellow")
             return
         await self._resolve(asked, answer)
 

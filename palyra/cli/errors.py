@@ -97,10 +97,10 @@ LISTS = {
     "pairing_id": "pairings list",
     "budget_id": "budget list",
     "token_id": "tokens list",
-    "name": "agents list",
     "agent": "agents list",
     "id": "skills list",
     "model": "models",
+    "server": "mcp list",
 }
 
 
@@ -154,6 +154,15 @@ def _own_help(context: click.Context | None = None) -> str:
     """Return a hint that names the `--help` call of the running command."""
     context = context or click.get_current_context(silent=True)
     return f"`{context.command_path if context else 'palyra'} --help` shows the usage"
+
+
+def _own_list() -> str:
+    """Return the command that lists what the running command names, such as `mcp list`; "" without one."""
+    context = click.get_current_context(silent=True)
+    parent = context.parent if context is not None else None
+    if parent is None or not isinstance(parent.command, click.Group):
+        return ""
+    return f"{parent.info_name} list" if "list" in parent.command.commands else ""
 
 
 def stop_for(error: PalyraError, *, code: int | None = None) -> CommandFailed:
@@ -210,7 +219,7 @@ def _remedy(error: PalyraError) -> str | None:
         scope = "use a token with that scope (`palyra tokens create`)"
         return None if error.field == "host" else scope  # which the message names
     if isinstance(error, errors.NotFound):
-        listed = LISTS.get(error.field or "")
+        listed = _own_list() if error.field == "name" else LISTS.get(error.field or "")
         return f"`palyra {listed}` shows which there are" if listed else None
     # A message about a field already names the problem; `--help` would add nothing.
     return None if error.field else _own_help()

@@ -122,6 +122,11 @@ class RunPrinter:
                 if any(self._streamed.values()) and item.event.retry:
                     self._say(EventLine("·", "the text of this turn is withdrawn", "yellow"))
                 self._streamed.clear()
+            case ev.RunRecovered():
+                self._narrate(item)
+                if any(self._streamed.values()):
+                    self._say(EventLine("·", "the text of this turn is withdrawn", "yellow"))
+                self._streamed.clear()  # the turn is asked for again: its text streams from the beginning
             case ev.MessageCompleted(text=text):
                 self._conclude(text)
             case _:

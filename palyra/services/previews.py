@@ -15,9 +15,17 @@ from palyra.core.access import Caller
 from palyra.core.journal.changes import Change, RunFilter
 from palyra.core.journal.records import ApprovalRecord, ApprovalScope
 from palyra.core.policy.grants import beyond_call, parts_of
+from palyra.core.policy.modes import PROPOSE_PLAN
 from palyra.core.policy.recorded import PolicyEvidence, read_calls
 from palyra.core.ports import CallTargeting, Journal, JournalStore, RunBlocking
-from palyra.core.preview.blocks import AskingRun, EarlierAnswers, Preview, Reach, ReachList
+from palyra.core.preview.blocks import (
+    AskingRun,
+    EarlierAnswers,
+    FieldsBlock,
+    Preview,
+    Reach,
+    ReachList,
+)
 from palyra.core.preview.call import DEFAULT_LINES, build_preview
 from palyra.core.preview.files import Redact
 from palyra.core.tape.events import BudgetExceeded, decode_event
@@ -88,10 +96,15 @@ class Previews:
                 max_lines=max_lines,
             )
         )
-        chain, earlier = await self._journal.read(
-            lambda store: (_read_chain(store, record.run_id), _read_earlier(store, record))
+        chain, earlier, effect = await self._journal.read(
+            lambda store: (
+                _read_chain(store, record.run_id),
+                _read_earlier(store, record),
+                _read_effect(store, record),
+            )
         )
-        return msgspec.structs.replace(shown, chain=chain, earlier=earlier)
+        blocks = (*shown.blocks, *effect)
+        return msgspec.structs.replace(shown, chain=chain, earlier=earlier, blocks=blocks)
 
     async def _find(
         self, caller: Caller, approval_id: str
@@ -175,6 +188,15 @@ def _read_chain(store: JournalStore, run_id: str | None) -> tuple[AskingRun, ...
         chain.append(AskingRun(run_id=run.run_id, agent=run.agent, depth=run.depth))
         run_id = run.parent_run_id if run.depth else None  # a fork has a parent that asks nothing
     return tuple(chain)
+
+
+def _read_effect(store: JournalStore, record: ApprovalRecord) -> tuple[FieldsBlock, ...]:
+    """Return what a permission changes besides the call: the mode after a plan.  Blocks."""
+    session = store.find_session(record.session_id) if record.tool == PROPOSE_PLAN else None
+    if session is None or session.mode_set is None or session.mode != "plan":
+        return ()
+    then = f"the session is in the mode {session.mode_set.before} again"
+    return (FieldsBlock(title="accepted", rows=(("then", then),)),)
 
 
 def _read_earlier(store: JournalStore, record: ApprovalRecord) -> EarlierAnswers:

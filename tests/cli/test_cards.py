@@ -4,7 +4,8 @@ import msgspec
 import pytest
 
 from palyra.cli.cards import Cards
-from palyra.client import TapeEvent
+from palyra.cli.run_printer import RunPrinter
+from palyra.client import ProgressItem, TapeEvent
 from palyra.core.tape import events as ev
 from tests.rows import every_row
 
@@ -24,6 +25,26 @@ def item(event: ev.Event) -> TapeEvent:
         run_id="r", session_id="s", seq=0, at_ms=0, kind=type(event).KIND,
         data=msgspec.json.encode(event), event=event,
     )  # fmt: skip
+
+
+def test_text_of_a_resumed_turn_is_printed_from_its_beginning(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """After a restart the turn streams again from offset 0; what was printed before is named as withdrawn."""
+    printer = RunPrinter(streams=True)
+
+    def stream(delta: str, offset: int) -> None:
+        printer.tell(
+            ProgressItem(
+                run_id="r", item="turn:1", order=0, kind="text", delta=delta, offset=offset
+            )
+        )
+
+    stream("one two", 0)
+    printer.tell(item(ev.RunRecovered(attempt=1, from_seq=5)))
+    stream("uno ", 0)
+    shown = capsys.readouterr()
+    assert ("one two\nuno ", True) == (shown.out, "the text of this turn is withdrawn" in shown.err)
 
 
 @every_row(

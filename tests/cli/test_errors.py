@@ -32,6 +32,17 @@ def abort(cause: BaseException) -> click.Abort:
     return error
 
 
+@every_row("group", ["mcp", "workspaces", "secrets", "agents"])
+def test_a_missing_name_has_the_list_of_its_own_group(group: str) -> None:
+    """The remedy for a name that is not there lists that kind of thing, not another one."""
+    command = cli.get_command(click.Context(cli), group)
+    assert isinstance(command, click.Group)
+    parent = click.Context(command, info_name=group, parent=click.Context(cli))
+    with click.Context(command.commands["list"], parent=parent):
+        stop = stop_for(errors.NotFound("no such thing", field="name"))
+    assert f"`palyra {group} list` shows which there are" == stop.remedy
+
+
 @pytest.mark.parametrize(
     ("error", "code", "told"),
     [

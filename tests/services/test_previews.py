@@ -7,6 +7,7 @@ import pytest
 import trio
 
 from palyra.core.journal.changes import Change
+from palyra.core.journal.records import ModeChange, SessionMode
 from palyra.core.policy.recorded import PolicyEvidence
 from palyra.core.policy.request import PolicyRequest
 from palyra.core.ports import JournalStore
@@ -16,7 +17,7 @@ from palyra.errors import NotFound
 from palyra.services import previews as service
 from palyra.services.previews import Previews
 from tests.actors.run.office_kit import OPERATOR, inline_blocking
-from tests.store.kit import approval, run
+from tests.store.kit import approval, run, session
 from tests.store.memory.journal import MemoryJournal
 
 T = TypeVar("T")
@@ -85,6 +86,18 @@ async def test_approval_that_never_was_is_not_found(
     with pytest.raises(NotFound, match="apr_b"):
         await previews(journal).preview(OPERATOR, "apr_b")
     assert commits == journal.commits
+
+
+@pytest.mark.parametrize(("mode", "is_said"), [("plan", True), ("ask", False)])
+async def test_question_about_a_plan_says_which_mode_follows(
+    mode: SessionMode, *, is_said: bool
+) -> None:
+    """Accepting a plan may end the questions about files, so the preview names the mode after it."""
+    asked = approval("apr_p", tool="propose_plan", call_id="")
+    change = ModeChange(by="ann", role="operator", at_ms=1, before="accept_edits")
+    held = session(asked.session_id, mode=mode, mode_set=change)
+    found = await previews(LateJournal(Change(records=(held, asked)))).preview(OPERATOR, "apr_p")
+    assert is_said == ("the session is in the mode accept_edits again" in str(found.blocks))
 
 
 @pytest.mark.parametrize("targets", [None, CallTargets(), CallTargets(address="example.org:443")])

@@ -2,10 +2,12 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from palyra.cli.answers import Answer, describe_choices, read_answer
+from palyra.core.policy.modes import PROPOSE_PLAN
 from palyra.core.policy.questions import ASK_USER
 from palyra.core.tape.events import ApprovalRequested
 from palyra.errors import InvalidParams
@@ -122,4 +124,6 @@ def test_a_line_below_a_question_is_its_answer() -> None:
         Answer("allow", reason="dark blue"), Answer("allow", reason="red"), None, None, None,
         Answer("deny", reason="never"),
     ]  # fmt: skip
+    plan = msgspec.structs.replace(open_ended, tool=PROPOSE_PLAN)
+    assert describe_choices(plan) == "accept the plan? y = yes, n [what to change] = no: "
     assert read_answer(open_ended, " no ") == Answer("allow", reason="no")

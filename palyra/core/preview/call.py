@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from palyra.core.journal.records import ApprovalRecord
+from palyra.core.policy.questions import ASK_USER, list_choices
 from palyra.core.preview.blocks import (
     Block,
     FieldsBlock,
@@ -53,6 +54,9 @@ def build_preview(  # noqa: PLR0913 - all by name
     differs from the recorded inspection, in words.
     """
     arguments: dict[str, Any] = msgspec.json.decode(record.arguments)
+    choices = list_choices(arguments) if record.tool == ASK_USER else ()
+    if choices:
+        del arguments["choices"]
     builder = _Builder(redact, max_lines)
     stale = [*builder.add_files(record, targets), *changed]
     if targets is not None and targets.address:
@@ -61,6 +65,8 @@ def build_preview(  # noqa: PLR0913 - all by name
         builder.add_fields("budget", _account_of(exceeded))
     else:
         builder.add_arguments(record.tool, arguments, has_files=bool(targets and targets.files))
+    if choices:  # under the numbers that answer
+        builder.add_fields("choices", {str(at): each for at, each in enumerate(choices, 1)})
     spell = builder.spell
     return Preview(
         approval_id=record.approval_id,

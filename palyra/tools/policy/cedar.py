@@ -24,6 +24,8 @@ from typing import Any
 import cedarpy
 import msgspec
 
+from palyra.core.policy.modes import PROPOSE_PLAN
+from palyra.core.policy.questions import ASK_USER
 from palyra.core.policy.request import Answer, PolicyDecision, PolicyRequest
 from palyra.core.text.canonical_json import sha256_hex
 from palyra.core.tool.paths import PathFacts, composed
@@ -265,10 +267,11 @@ def _permitted(request: PolicyRequest, permits: list[PolicyRule], version: str) 
     names = _names(deciding)
     if request.action != "approval.decide" and any(rule.asks for rule in deciding):
         why = next((f" ({rule.reason})" for rule in deciding if rule.asks and rule.reason), "")
-        reason = (
-            f"{', '.join(names)} requires an approval{why}; a permit for {request.tool} "
-            "among the user policies would change that"
-        )
+        is_always_asked = request.is_tainted or request.tool in {ASK_USER, PROPOSE_PLAN}
+        hint = "" if is_always_asked else (
+            f"; a permit for {request.tool} among the user policies would change that"
+        )  # fmt: skip
+        reason = f"{', '.join(names)} requires an approval{why}{hint}"
         return _decision("ask", "asks", reason, names, version)
     return _decision("allow", "allowed", f"permitted by {', '.join(names)}", names, version)
 

@@ -53,6 +53,13 @@ def test_words_of_a_command_are_shown_one_by_one() -> None:
     assert "   3 a b" in text(found)
 
 
+def test_choices_have_the_numbers_that_answer() -> None:
+    """The preview of a question numbers its choices as the prompt does, from 1, below the question."""
+    shown = text(preview("ask_user", {"question": "Which?", "choices": ["red", "green"]}))
+    assert ["── choices", "1: red", "2: green"] == [line.strip() for line in shown[-3:]]
+    assert any("Which?" in line for line in shown[:-3])
+
+
 def test_a_line_for_the_shell_is_shown_whole() -> None:
     """A shell text is never taken apart."""
     found = preview("shell", {"command": "make && rm -r build"})

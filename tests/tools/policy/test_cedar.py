@@ -137,6 +137,13 @@ def test_reasons_name_rule_and_remedy() -> None:
     )
 
 
+@every_row("change", [{"tool": "ask_user"}, {"tool": "propose_plan"}, {"is_tainted": True}])
+def test_no_rule_is_named_as_a_remedy_that_would_be_none(change: dict[str, Any]) -> None:
+    """Where a person is asked whatever the rules say, the reason does not promise that a permit helps."""
+    found = CedarPolicy().decide(msgspec.structs.replace(ask_for(), **change))
+    assert ("ask", "default/ask requires an approval") == (found.answer, found.reason)
+
+
 READ = {"tool": "read_file", "capabilities": ("fs.read",)}
 SHUT: list[tuple[dict[str, Any], str]] = [
     (READ | {"paths": ("../x",)}, "outside"),
