@@ -20,6 +20,7 @@ class Wire:
         self._methods: dict[int, str] = {}
         self._held: list[str] | None = None
         self._page: WebSocketRoute | None = None
+        self._server: WebSocketRoute | None = None
 
     def __call__(self, page: "Page") -> None:
         """Stand between this page and its daemon."""
@@ -36,13 +37,20 @@ class Wire:
         for text in kept:
             self._page.send(text)
 
+    def drop(self) -> None:
+        """End the connection on both sides, as a network does."""
+        assert self._page is not None
+        assert self._server is not None
+        self._server.close()
+        self._page.close()
+
     def params_of(self, method: str) -> list[dict[str, Any]]:
         """Params of the page's requests of that method."""
         return [params for name, params in self.asked if name == method]
 
     def _connect(self, page: "WebSocketRoute") -> None:
         self._page = page
-        server = page.connect_to_server()
+        self._server = server = page.connect_to_server()
 
         def to_server(text: str | bytes) -> None:
             request = json.loads(text)

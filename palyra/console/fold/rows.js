@@ -86,12 +86,14 @@ export function lineOf({ kind, data }) {
   return gist(data);
 }
 
+const NOISE = /(^|_)(id|digest|hash|signature)$/; // names of values that the inspector shows
+
 /** The plain values of an object, in one line. */
 export function gist(data, chars = 200) {
   let text = "";
   for (const [name, value] of Object.entries(data ?? {})) {
-    if (value === "" || value === null || typeof value === "object") continue;
-    text += `${text ? "  " : ""}${name} ${String(value).slice(0, chars)}`;
+    if (value === "" || value === null || typeof value === "object" || NOISE.test(name)) continue;
+    text += `${text ? " · " : ""}${name} ${String(value).slice(0, chars)}`;
     if (text.length > chars) break;
   }
   return oneLine(text, chars);

@@ -39,7 +39,7 @@ export class Tape {
 
   /** The rows of a view; they grow and shrink with the tape. */
   rows(view) {
-    if (view === "raw") return { length: this.#codes.length, at: (index) => this.floor + index, find: (seq) => seq - this.floor };
+    if (view === "raw") return range(this.floor, this.#codes);
     if (!this.#rows.has(view)) {
       const wanted = view === "calls" ? CALLS : STORY;
       const isWanted = this.#kinds.map((kind) => wanted.has(kind));
@@ -171,6 +171,17 @@ export class Tape {
       this.#calls.clear();
     }
   }
+}
+
+/** Rows that are the events themselves. */
+function range(floor, codes) {
+  return {
+    get length() {
+      return codes.length;
+    },
+    at: (index) => floor + index,
+    find: (seq) => Math.min(seq - floor, codes.length - 1),
+  };
 }
 
 /** Rows that are a list of seqs in order; `find` is the row of a seq, or the last one before it. */

@@ -47,7 +47,14 @@ function plain(run, event, act) {
     ${event.kind === "turn.completed" ? section("Usage", "", "", html`<dl class="facts"><dt>Tokens</dt><dd>${grouped(data.usage?.input_tokens ?? 0)} in, ${grouped(data.usage?.output_tokens ?? 0)} out${data.usage?.cached_tokens ? `, ${grouped(data.usage.cached_tokens)} from the cache` : ""}${data.usage?.source === "estimate" ? " (estimated)" : ""}</dd>
       <dt>Cost</dt><dd>${data.is_unpriced ? "no price is known" : exact(data.cost_usd_micros ?? 0)}</dd><dt>Ended</dt><dd>${data.finish_reason}</dd><dt>Saw</dt><dd><a href=${act.address({ pane: "context", open: 1 })}>its context</a></dd></dl>`) : null}
     ${isText && data.text ? section("Text", "", size(data.text.length), html`<div class="long"><json-value .value=${data.text}></json-value></div>`) : html`<p class="soft">${lineOf(event)}</p>`}
-    ${section("Event", "", event.kind, html`<json-value .value=${data}></json-value>`)}`;
+    ${section("Event", "", event.kind, html`<json-value .value=${isText ? withoutText(data) : data}></json-value>`)}`;
+}
+
+const rests = new WeakMap(); // one object for one event: a tree that is open stays open
+
+function withoutText(data) {
+  if (!rests.has(data)) rests.set(data, Object.fromEntries(Object.entries(data).filter(([name]) => name !== "text")));
+  return rests.get(data);
 }
 
 function call(context, run, found, event, act) {

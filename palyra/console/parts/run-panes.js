@@ -21,7 +21,7 @@ export function filesPane(context, run, act) {
   const shown = undo ?? diff;
   return html`${result ? html`<p class="note-line ok" role="status">${icon("check")} Undone: ${result.files?.length ? result.files.join(", ") : "nothing had to change"}.</p>` : null}
     ${isNone ? html`<p class="soft after">No file of the workspace differs by this run.</p>` : null}
-    ${diff.unknown?.length ? html`<p class="note-line wait">${icon("warn")} What ${many(diff.unknown.length, "call")} of programs changed is not known: ${diff.unknown.join(", ")}.</p>` : null}
+    ${diff.unknown?.length ? html`<p class="note-line wait">${icon("warn")} ${diff.unknown.join(". ")}.</p>` : null}
     ${error ? failure(error, act.readFiles) : null}
     ${isNone || !context.may("runs:write") ? null : html`<div class="undo">${undo ? confirmUndo(context, undo, act, isBusy) : html`<button class="button" ?disabled=${isBusy || !context.isLive() || !run.reader.isOver} @click=${act.previewUndo}>Undo …</button>
       <span class="muted small">${run.reader.isOver ? "shows first what would change" : "when the run has ended"}</span>`}</div>`}

@@ -46,7 +46,7 @@ export function moved(context, route) {
   if (before.q !== run.query.q) void search(context, run);
   if (run.seq !== undefined && run.seq !== run.shown) show(context, run);
   readPane(context, run);
-  if (before.view !== run.query.view) run.goal = { seq: run.seq ?? run.sight?.[0] };
+  if (before.view !== run.query.view || before.q !== run.query.q) run.goal = { seq: run.seq ?? run.sight?.[0] };
   context.store.touch();
   return undefined;
 }
