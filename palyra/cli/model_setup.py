@@ -37,7 +37,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_-]{0,63}")
 REMEDIES = {
     "key": "check the key and its account, then run the command again",
     "network": "check the network and --base-url; a local server must be running",
-    "model": "check the name of the model (--model) in the provider's list",
+    "model": "check the name of the model (--model) in the provider's list, and the path of --base-url",
     "quota": "the key is right; check the account's credit and limits",
     "other": "see the provider's words above; --no-test writes the configuration anyway",
 }
@@ -225,7 +225,7 @@ def _ask_key(config: Config, name: str, given: str, answers: _Answers) -> str:
         return ""
     reference = parse_reference(given)
     try:
-        open_resolver(config).resolve(reference.text)
+        open_resolver(config).resolve(reference.text, may_be_short=True)
     except NotFound as error:
         if not is_asking and not answers.is_tested:
             return reference.text
@@ -307,8 +307,13 @@ def _try(config: Config, wanted: _Wanted) -> "ModelTurn":
         remedy = REMEDIES[problem]
         if problem == "key" and not wanted.provider.key:
             words["key"], remedy = "it wants a key", "name the place of its key with --key"
+        if problem == "network" and shown.startswith("HTTP "):
+            words["network"] = "it answers with an error"
+            remedy = "try again later, or see the log of the server, or of the proxy in front of it"
+        said = f"{wanted.provider.name}: {words[problem]}: {shown}"
+        is_named = shown.startswith(f"{wanted.provider.name} has no model")
         raise CommandFailed(
-            f"{wanted.provider.name}: {words[problem]}: {shown}",
+            shown if is_named else said,
             remedy,
             code=FAILED,
             kind=failure.failure_class,

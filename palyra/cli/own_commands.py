@@ -71,7 +71,11 @@ def find_commands(
     roots = [(home, HOME_FOLDER)]
     roots += [(workspace, folder) for folder in FOLDERS if workspace is not None]
     for root, folder in roots:
-        for path in _list_files(root, folder):
+        place = root / folder
+        if _is_linked(root, folder):
+            refused.append(RefusedFile(place, "a link leads to the folder: make it one of its own"))
+            continue
+        for path in _list_files(place):
             try:
                 command = _read_command(path, taken)
             except CommandFailed as failed:
@@ -83,12 +87,18 @@ def find_commands(
     return [found[name] for name in sorted(found)], refused
 
 
-def _list_files(root: Path, folder: str) -> Iterator[Path]:
-    """Yield the Markdown files of a folder by name; none if a link leads to it."""
+def _is_linked(root: Path, folder: str) -> bool:
+    """True if the folder exists behind a link below the root."""
     place = root / folder
     try:
-        if place.resolve() != root.resolve() / folder:
-            return
+        return place.is_dir() and place.resolve() != root.resolve() / folder
+    except OSError:
+        return False
+
+
+def _list_files(place: Path) -> Iterator[Path]:
+    """Yield the Markdown files of a folder by name."""
+    try:
         with os.scandir(place) as entries:
             names = sorted(each.name for each in islice(entries, MAX_FILES))
     except OSError:

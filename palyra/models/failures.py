@@ -153,11 +153,11 @@ def http_failure(
     if status == 429 and wait_ms is None:  # noqa: PLR2004 - Google says it in the body
         wait_ms = _retry_delay_ms(body)
         failure_class = failure_class if wait_ms is None else "rate_limited"
-    text = message or f"HTTP {status} without an explanation"
+    said = truncate_safely(message, MAX_DETAIL_CHARS)
+    named = f"HTTP {status}"  # which pages of proxies say themselves
+    text = f"{named}: {said.removeprefix(named).lstrip(' :')}".removesuffix(": ")
     return ModelFailure(
-        failure_class,
-        f"HTTP {status}: {truncate_safely(text, MAX_DETAIL_CHARS)}",
-        wait_ms,
+        failure_class, f"{named} without an explanation" if text == named else text, wait_ms
     )
 
 

@@ -15,7 +15,7 @@ import trio
 from palyra.config.sections import Api, ModelProvider
 from palyra.core.ids import NewId
 from palyra.core.model.routing import ProviderHealth
-from palyra.core.outbound import Outbound, find_proxy
+from palyra.core.outbound import Outbound, find_proxy, is_loopback
 from palyra.core.ports import EmbeddingModel, IncidentReporter, LanguageModel, NowMs, RunBlocking
 from palyra.core.redaction.secret_references import is_reference, parse_reference
 from palyra.errors import InvalidParams, Unavailable
@@ -166,9 +166,11 @@ class _Provider:
         self._base_url = _address(given, preset)
         if not self._base_url.startswith(("http://", "https://")):
             if given.base_url:
+                rest = given.base_url.rpartition("://")[2].lstrip("/")
+                scheme = "http" if is_loopback(urlsplit(f"//{rest}").hostname or "") else "https"
                 raise _refused(
                     f"the base_url of {given.name!r} is {given.base_url!r}, which does not begin with "
-                    f"http:// or https://: write http://{given.base_url.rpartition('://')[2]}"
+                    f"http:// or https://: write {scheme}://{rest}"
                 )
             known = ", ".join(name for name, each in PRESETS.items() if each.base_url)
             raise _refused(f"{given.name!r} needs a base_url; these need none: {known}")

@@ -63,7 +63,9 @@ class Resolver:
         """Raise InvalidParams, without the value, if it cannot be a secret."""
         refusal = find_refusal(value, self._find_words())
         if refusal:
-            raise InvalidParams(f"{refusal}; use another one", field="value")
+            placeholder = "; the short key of a local model server goes into env:NAME or file:PATH"
+            more = placeholder if len(value.encode()) < MIN_KNOWN_BYTES else ""
+            raise InvalidParams(f"{refusal}; use another one{more}", field="value")
 
     def recognisable(self, reference: str, value: str) -> str:
         """Strip one trailing newline.  Raises Unavailable for a value that cannot be a secret."""

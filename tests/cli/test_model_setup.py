@@ -59,10 +59,15 @@ async def test_a_provider_is_tried_and_written(tmp_path: Path) -> None:
 
 FAILURES = [
     (refusal(401, {"error": {"message": f"bad key {KEY}"}}), "the key is refused"),
-    (refusal(404, {"error": {"code": "model_not_found", "message": "no big"}}), "it has no model"),
+    (
+        refusal(404, {"error": {"code": "model_not_found", "message": "no big"}}),
+        "error: openai has no model 'big': HTTP 404: no big\n",
+    ),
     (refusal(400, {"error": {"message": "The model `big` does not exist"}}), "it has no model"),
     (refusal(429, {"error": {"code": "insufficient_quota", "message": "pay"}}), "answers no more"),
-    (refusal(500, {}), "it cannot be reached"),
+    (refusal(404, b"not here"), "it has no model 'big': HTTP 404"),
+    (refusal(500, {}), "it answers with an error: HTTP 500 without an explanation"),
+    (refusal(502, b"HTTP 502"), "it answers with an error: HTTP 502 without an explanation"),
     (refusal(400, {"error": {"message": "what?"}}), "the call failed: HTTP 400: what?"),
     (b"", "it cannot be reached"),
 ]
@@ -160,6 +165,19 @@ async def test_every_kind_of_provider(
     assert (expected,) == configured(tmp_path)[1]
 
 
+async def test_a_short_key_is_a_placeholder(tmp_path: Path) -> None:
+    """It is used from a file, and the vault, which refuses it, says where it goes."""
+    file = tmp_path / "key"
+    file.write_text("abc123\n", encoding="utf-8")
+    file.chmod(0o600)
+    async with provider(ANSWER) as served:
+        done = await add(tmp_path, "--key", f"file:{file}", "--model", "m", url=served.url)
+    assert 0 == done.code, done.err
+    assert "authorization: bearer abc123" in served.heads[0]
+    refused = await palyra("secrets", "set", "K", home=tmp_path, stdin=b"abc123")
+    assert "goes into env:NAME or file:PATH" in refused.err
+
+
 async def test_an_existing_file_keeps_its_comments_and_its_default(tmp_path: Path) -> None:
     """A second provider goes beside the first; a default that somebody chose stays."""
     file = tmp_path / "palyra.toml"
@@ -252,6 +270,8 @@ async def converse(home: Path, served: Provider) -> bytes:
         (("a/b", "--base-url", "http://127.0.0.1:1/v1"), "'a/b' is no name of a provider"),
         (("ours", "--base-url", "127.0.0.1:8911/v1"), "write http://127.0.0.1:8911/v1"),
         (("ours", "--base-url", "ftp://127.0.0.1/v1"), "write http://127.0.0.1/v1"),
+        (("ours", "--base-url", "//localhost/v1"), "write http://localhost/v1"),
+        (("ours", "--base-url", "api.example.com/v1"), "write https://api.example.com/v1"),
     ],
 )
 async def test_a_mistake_is_named_with_what_would_work(

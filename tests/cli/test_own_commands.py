@@ -90,14 +90,18 @@ def test_what_is_no_command_is_named(tmp_path: Path) -> None:
 
 
 def test_a_linked_folder_has_no_commands(tmp_path: Path) -> None:
-    """Wherever it leads, at each level; a linked workspace is the person's own choice."""
+    """Wherever it leads, at each level, and it is named; a linked workspace is the person's own choice."""
     elsewhere, work = tmp_path / "elsewhere", tmp_path / "work"
     put(elsewhere, "commands/evil.md")
     work.mkdir()
     (work / ".claude").symlink_to(elsewhere)
     (work / ".palyra").mkdir()
     (work / ".palyra/commands").symlink_to(elsewhere / "commands")
-    assert ([], []) == find_commands(work, tmp_path / "home", COMMANDS)
+    found, refused = find_commands(work, tmp_path / "home", COMMANDS)
+    assert [] == found
+    linked = {work / ".claude/commands", work / ".palyra/commands"}
+    assert linked == {each.path for each in refused}
+    assert all("a link leads to the folder" in each.reason for each in refused)
     put(work / "in", ".palyra/commands/good.md")
     (tmp_path / "other").symlink_to(work / "in")
     assert 1 == len(find_commands(tmp_path / "other", tmp_path / "home", COMMANDS)[0])

@@ -69,6 +69,20 @@ ANSWERS = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"", "HTTP 502 without an explanation"),
+        (b'{"error": {"message": "HTTP 502"}}', "HTTP 502 without an explanation"),
+        (b'{"error": {"message": "HTTP 502: bad gateway"}}', "HTTP 502: bad gateway"),
+        (b'{"error": {"message": "bad gateway"}}', "HTTP 502: bad gateway"),
+    ],
+)
+def test_a_status_is_named_once(body: bytes, said: str) -> None:
+    """Whether or not the answer explains itself, or names the status."""
+    assert said == http_failure(502, {}, body, now_ms=0).message
+
+
 @pytest.mark.parametrize(("answer", "failure_class"), ANSWERS)
 async def test_every_refusal_has_its_class(answer: bytes, failure_class: str) -> None:
     """Each real refusal has its class and a short message."""

@@ -75,6 +75,7 @@ _TOKEN = re.compile(
 )
 # Readers that no option lets write a file or start a program, so a pattern may find a name with a dash first.
 _TAKE_ANY_NAME = frozenset({"ls", "cat", "head", "tail", "wc"})
+_DISCARDS = ["tee", "/dev/null"]
 MAX_LINE_CALLS = 8
 _CHANGES_FOLDER = frozenset({"cd", "pushd", "-C"})
 _LINE_OPTION = re.compile(r"-[A-Za-z]*c[A-Za-z]*")
@@ -189,7 +190,7 @@ def read_line(line: str, cwd: str) -> tuple[tuple[PlainCall, ...], ...]:
     """Return the pipelines of a line, each as its commands; () if a shell finds more than words in it.
 
     Accepted are words of plain characters or whole in quotes, and for readers patterns such as `src/*.py`,
-    joined by `&&`, `||`, `;` and `|`, with `2>&1` and output to `/dev/null`, and at the start `cd FOLDER &&`.
+    joined by `&&`, `||`, `;` and `|`, with `2>&1`, output to `/dev/null` and `| tee /dev/null`, and at the start `cd FOLDER &&`.
     """
     words: list[str] = []
     commands: list[tuple[list[str], str]] = []  # with the operator after them
@@ -225,6 +226,10 @@ def _grouped(
             if moved is None:
                 return ()
             cwd = moved
+            continue
+        if list(words) == _DISCARDS and groups[-1]:  # behind a pipe: it passes on what it reads
+            if operator not in {"|", ""}:
+                groups.append([])
             continue
         if words[0] in _BUILTINS or "=" in words[0]:
             return ()

@@ -45,6 +45,7 @@ git branch --show-current
 git rev-parse --short HEAD && git status --short
 python3 -m pytest tests -q 2>&1 | tail -5
 python3 -m pytest -x -q tests/test_app.py 2>&1 | grep -E 'passed|failed'
+python3 -m pytest -q 2>&1 | tee /dev/null
 cd src && ls -la && cat app.py
 cd frontend && npm test 2>&1 | tail -30
 cat a.txt 2>/dev/null || echo none

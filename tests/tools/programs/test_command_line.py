@@ -108,6 +108,15 @@ READS = "[any words, listed options]"
         ("git grep 'a b' > /dev/null || ls", f"git grep {READS}\nls {READS}", 2),
         ("cat a.patch | git apply", "cat a.patch | git apply", 0),  # what it is given was shown
         ("cat a | sh", "", 0),
+        ("pytest -q 2>&1 | tee /dev/null", "pytest [listed options]", 1),
+        (
+            "pytest | tee /dev/null | tail; ls",
+            f"ls {READS}\npytest [listed options]\ntail {READS}",
+            3,
+        ),
+        ("pytest | tee out", "pytest | tee out", 0),  # writes a file
+        ("pytest | tee /dev/null out", "pytest | tee /dev/null out", 0),
+        ("cat a | tee /dev/null | sh", "", 0),
         ("git status &", "", 0),
         ("git status $(id)", "", 0),
         ('git grep "$(id)"', "", 0),
