@@ -2794,6 +2794,14 @@ export interface ScheduleInstants {
   zone?: string;
 }
 
+/** A timing, by one of `cron`, `every_ms` and `at_ms`, that no schedule needs to have. */
+export interface SchedulePreview {
+  cron?: string | null;
+  zone?: string | null;
+  every_ms?: number | null;
+  at_ms?: number | null;
+}
+
 /** The schedule to change. */
 export interface ScheduleChange {
   idempotency_key?: string | null;
@@ -3784,6 +3792,7 @@ export interface Methods {
   "schedule.get": { params: ScheduleGet; result: ScheduleView };
   "schedule.list": { params: ScheduleListParams; result: ScheduleList };
   "schedule.next": { params: ScheduleGet; result: ScheduleInstants };
+  "schedule.preview": { params: SchedulePreview; result: ScheduleInstants };
   "schedule.pause": { params: ScheduleChange; result: ScheduleView };
   "schedule.resume": { params: ScheduleChange; result: ScheduleView };
   "schedule.remove": { params: ScheduleChange; result: ScheduleView };

@@ -383,6 +383,7 @@ class BlockingClient(Base):
     get_schedule = blocking(Client.get_schedule)
     list_schedules = blocking(Client.list_schedules)
     next_instants = blocking(Client.next_instants)
+    preview_schedule = blocking(Client.preview_schedule)
     pause_schedule = blocking(Client.pause_schedule)
     resume_schedule = blocking(Client.resume_schedule)
     remove_schedule = blocking(Client.remove_schedule)

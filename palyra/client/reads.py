@@ -73,6 +73,7 @@ READS = frozenset({
     "schedule.get",
     "schedule.list",
     "schedule.next",
+    "schedule.preview",
     "config.get",
     "secret.list",
     "log.tail",

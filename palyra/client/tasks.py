@@ -102,6 +102,18 @@ class TaskMethods(RequestMethods):
         """The coming instants, at most ten."""
         return await self._ask("schedule.next", {"schedule_id": schedule_id}, ScheduleInstants)
 
+    async def preview_schedule(
+        self,
+        *,
+        cron: str | None = None,
+        zone: str | None = None,
+        every_ms: int | None = None,
+        at_ms: int | None = None,
+    ) -> ScheduleInstants:
+        """Return the first instants of a timing, by exactly one of `cron`, `every_ms` and `at_ms`."""
+        timing = {"cron": cron, "zone": zone, "every_ms": every_ms, "at_ms": at_ms}
+        return await self._ask("schedule.preview", timing, ScheduleInstants)
+
     async def pause_schedule(self, schedule_id: str) -> ScheduleView:
         """Pause a schedule: no instant fires until it is resumed.  Raises NotFound."""
         return await self._mutate("schedule.pause", {"schedule_id": schedule_id}, ScheduleView)

@@ -325,9 +325,21 @@ class Schedules:
         after_ms = self._now_ms()
         if not is_ahead(found, after_ms):
             after_ms = max(found.handled_ms, after_ms)
-        return await self._run_blocking(
-            lambda: list(islice(upcoming(found.timing, zone_of(found.timing), after_ms), NEXT))
-        )
+        return await self._run_blocking(lambda: _next(found.timing, after_ms))
+
+    async def preview(self, caller: Caller, timing: Timing) -> list[int]:
+        """Return the first instants that a schedule added now would have, at most `NEXT`.
+
+        Raises InvalidParams for a timing that `add` would refuse.
+        """
+        caller.require(READ)
+        now_ms = self._now_ms()
+
+        def find() -> list[int]:
+            check_timing(timing, zone_of(timing), now_ms)
+            return _next(timing, now_ms)
+
+        return await self._run_blocking(find)
 
     async def pause(
         self, caller: Caller, schedule_id: str, receipt: IdempotencyKey | None = None
@@ -411,6 +423,10 @@ def _paused(schedule: ScheduleRecord, *, is_paused: bool, next_ms: int | None) -
     return msgspec.structs.replace(
         schedule, is_paused=is_paused, next_ms=next_ms, revision=schedule.revision + 1
     )
+
+
+def _next(timing: Timing, after_ms: int) -> list[int]:
+    return list(islice(upcoming(timing, zone_of(timing), after_ms), NEXT))
 
 
 def _first(timing: Timing, now_ms: int) -> int | None:

@@ -116,6 +116,7 @@ CALLS: dict[str, Call] = {
     ),
     "schedule.get": lambda client: client.get_schedule("sch_1"),
     "schedule.list": lambda client: client.list_schedules(),
+    "schedule.preview": lambda client: client.preview_schedule(cron="0 9 * * *", zone="UTC"),
     "schedule.next": lambda client: client.next_instants("sch_1"),
     "schedule.pause": lambda client: client.pause_schedule("sch_1"),
     "schedule.resume": lambda client: client.resume_schedule("sch_1"),

@@ -3,6 +3,8 @@
 import { skeleton, failure } from "./states.js";
 import { html } from "../view.js";
 
+const SOON_MS = 200;
+
 let turns = 0;
 
 /** Read into `place[name]`; the newest reading wins, and an old value stays until it is there. */
@@ -41,6 +43,30 @@ export async function change(context, place, method, params, says) {
 
 /** The last refusal, beside what was pressed. */
 export const refusal = (place) => (place.says ? html`<p class="bad small after" role="alert">${place.says}</p>` : null);
+
+/** Call `act` soon after notices of that kind, for as long as a screen is open; returns what ends it. */
+export function listen({ wire }, kind, act) {
+  const end = new AbortController();
+  let timer;
+  const hear = async () => {
+    for await (const { method } of wire.notices({ signal: end.signal })) {
+      if (!kind.test(method)) continue;
+      clearTimeout(timer);
+      timer = setTimeout(act, SOON_MS);
+    }
+  };
+  hear().catch(() => {}); // the end of the connection: the lamp says it
+  return () => (clearTimeout(timer), end.abort());
+}
+
+/** Focus what a press made, once it is drawn; the person pressed for it. */
+export function focusSoon(selector, frames = 30) {
+  requestAnimationFrame(() => {
+    const found = document.querySelector(`.inspector ${selector}`);
+    if (found) found.focus();
+    else if (frames) focusSoon(selector, frames - 1);
+  });
+}
 
 /** Keys of a list: rows are links with `data-row`; Escape leaves what is open for `home()`. */
 export const rowKeys = (home) => [

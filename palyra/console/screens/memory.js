@@ -6,7 +6,7 @@
 import { along, changedWords } from "../fold/difference.js";
 import { grouped, many, oneLine, sentence, tail } from "../fold/text.js";
 import { moment, span, timeOfDay } from "../fold/time.js";
-import { change, read, refusal, rowKeys, shown } from "../parts/reading.js";
+import { change, focusSoon, read, refusal, rowKeys, shown } from "../parts/reading.js";
 import { section } from "../parts/section.js";
 import { empty } from "../parts/states.js";
 import { labelOfTrust } from "../parts/trust.js";
@@ -86,7 +86,7 @@ export function view(context, { parts: [id], query }) {
   const { memory: place, candidates } = context.store.state;
   if (!place) return html`<div class="pad"></div>`;
   const retry = () => readList(context, query);
-  return html`<div class="split memory ${id ? "has-item" : ""} ${context.isLive() ? "" : "dim"}"><div class="pad"><h1>Memory</h1>
+  return html`<div class="split with-item memory ${id ? "has-item" : ""} ${context.isLive() ? "" : "dim"}"><div class="pad"><h1>Memory</h1>
     ${place.status_error ? shown(place, "status", retry) : html`<p class="soft">${place.status ? describe(place.status) : ""}</p>
     <form class="ask-memory" role="search" @submit=${(event) => search(context, query, event)}><input class="field" type="search" name="q" aria-label="Search the memory" placeholder="A question, or words" .value=${query.q ?? ""} maxlength="2000">
       <select class="field" name="kind" aria-label="Kind" @change=${(event) => event.target.form.requestSubmit()}><option value="">every kind</option>${KINDS.map((kind) => html`<option value=${kind} ?selected=${query.kind === kind}>${kind}</option>`)}</select>
@@ -209,8 +209,6 @@ function forgetting(context, place, item, { superseded = [] }, query, set) {
     <ul class="after">${place.forgetting.map((id) => html`<li>${texts.get(id) ?? ""} <span class="muted small">mem_${tail(id)}</span></li>`)}</ul>
     <p class="after"><button class="button" @click=${() => set({ forgetting: null })}>Keep</button> <button class="button bad forget" @click=${() => void confirm()}>Forget ${many(place.forgetting.length, "item")}</button></p>${refusal(place)}`;
 }
-
-const focusSoon = (selector) => requestAnimationFrame(() => requestAnimationFrame(() => document.querySelector(`.inspector ${selector}`)?.focus()));
 
 const press = (name) => () => [...document.querySelectorAll(".inspector button")].find((each) => each.textContent.startsWith(name))?.click();
 

@@ -111,6 +111,15 @@ class ScheduleAdd(Mutation, frozen=True, kw_only=True):
     overlap: OverlapPolicy = "forbid"
 
 
+class SchedulePreview(Params, frozen=True, kw_only=True):
+    """A timing, by one of `cron`, `every_ms` and `at_ms`, that no schedule needs to have."""
+
+    cron: CronText | None = None
+    zone: Zone | None = None  # of `cron`; UTC
+    every_ms: Duration | None = None
+    at_ms: Instant | None = None
+
+
 class ScheduleGet(Params, frozen=True, kw_only=True):
     """One schedule."""
 
@@ -224,7 +233,7 @@ async def add_schedule(call: MethodCall, params: ScheduleAdd) -> ScheduleView:
     return ScheduleView.of(done)
 
 
-def _timing(params: ScheduleAdd, now_ms: int) -> Timing:
+def _timing(params: ScheduleAdd | SchedulePreview, now_ms: int) -> Timing:
     given = [each for each in (params.cron, params.every_ms, params.at_ms) if each is not None]
     if len(given) != 1:
         raise InvalidParams("give exactly one of cron, every_ms and at_ms", field="cron")
@@ -258,6 +267,15 @@ async def next_instants(call: MethodCall, params: ScheduleGet) -> ScheduleInstan
         schedule_id=found.schedule_id,
         instants=await schedules.next(call.caller, params.schedule_id),
         zone=found.timing.zone if isinstance(found.timing, Cron) else "UTC",
+    )
+
+
+async def preview(call: MethodCall, params: SchedulePreview) -> ScheduleInstants:
+    timing = _timing(params, call.backend.now_ms())
+    return ScheduleInstants(
+        schedule_id="",
+        instants=await call.backend.schedules.preview(call.caller, timing),
+        zone=timing.zone if isinstance(timing, Cron) else "UTC",
     )
 
 
@@ -311,6 +329,7 @@ METHODS = (
         is_bulk=True,
     ),
     Method("schedule.next", ScheduleGet, ScheduleInstants, "tasks:read", next_instants),
+    Method("schedule.preview", SchedulePreview, ScheduleInstants, "tasks:read", preview),
     Method("schedule.pause", ScheduleChange, ScheduleView, "tasks:write", pause_schedule),
     Method("schedule.resume", ScheduleChange, ScheduleView, "tasks:write", resume_schedule),
     Method("schedule.remove", ScheduleChange, ScheduleView, "tasks:write", remove_schedule),
