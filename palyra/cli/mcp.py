@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import shutil
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,6 +19,8 @@ from palyra.core.text.visible import visible
 from palyra.errors import NotFound
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from palyra.client import Client
     from palyra.core.configuration import ConfigChanged
     from palyra.core.tool.mcp import McpPrompt, McpServerView
@@ -65,10 +70,12 @@ def add(
 
     async def write(client: Client) -> ConfigChanged:
         view = await client.get_config(_KEY)
-        servers = [_given(each) for each in view.entries[0].next_value]
+        servers = [without_defaults(each) for each in view.entries[0].next_value]
         return await client.set_config(_KEY, [*servers, entry], digest=view.digest)
 
     _say_changed(options, talk(options, write), f"server {name} is added")
+    if hint := "" if options.as_json else _show_hidden(entry):
+        say(f"the jail hides folders of it: {hint}", dim=True)
 
 
 @mcp.command()
@@ -79,7 +86,7 @@ def remove(options: Options, name: str) -> None:
 
     async def write(client: Client) -> ConfigChanged:
         view = await client.get_config(_KEY)
-        servers = [_given(each) for each in view.entries[0].next_value]
+        servers = [without_defaults(each) for each in view.entries[0].next_value]
         left = [each for each in servers if each["name"] != name]
         if len(left) == len(servers):
             known = ", ".join(each["name"] for each in servers) or "none"
@@ -112,13 +119,58 @@ def test(options: Options, name: str) -> None:
     found, tools, problems = talk(options, look)
     if found.problem:
         shown = "; ".join(problems) or found.problem
-        raise CommandFailed(visible(shown), f"correct its entry: `palyra config get {_KEY}`")
+        entries = talk(options, lambda client: client.get_config(_KEY)).entries[0].next_value
+        entry = next((each for each in entries if each["name"] == name), {"name": name})
+        other = f"correct its entry in palyra.toml, which `palyra config get {_KEY}` shows"
+        raise CommandFailed(visible(shown), _show_hidden(entry) or other)
     if options.as_json:
         print_json({"server": found, "tools": tools})
         return
     say(f"{name} is connected: {visible(found.title)}, {len(tools)} tools")
     for each in tools:
         say(f"  {visible(each)}")
+    for each in problems:
+        say(visible(each), fg="yellow")
+
+
+def _show_hidden(entry: Mapping[str, Any]) -> str:
+    """Return the command that shows a jailed server what its words name; "" if it sees all of it.
+
+    Folders are looked for on this machine.
+    """
+    from palyra.tools.sandbox.toolchains import Toolchains  # noqa: PLC0415 - help must be instant
+
+    program, *words = entry.get("command") or [""]
+    found = shutil.which(program)
+    if found is None or entry.get("sandbox") == "none":
+        return ""
+    folders = tuple(entry.get("folders", ()))
+    hidden = find_hidden_folders(found, words, Toolchains(folders).visible)
+    if not hidden:
+        return ""
+    flags = shlex.join(part for each in (*folders, *hidden) for part in ("--folder", each))
+    again = f"palyra mcp add {entry['name']} {flags} -- {shlex.join([program, *words])}"
+    more = ", with its other options" if _has_more(entry) else ""
+    return f"`palyra mcp remove {entry['name']} && {again}`{more} shows them"
+
+
+def find_hidden_folders(program: str, words: Sequence[str], seen: Sequence[str]) -> list[str]:
+    """Return the folders of a program, links followed, and of its words that are none of the seen ones."""
+    from palyra.core.tool.toolchains import (  # noqa: PLC0415 - help must be instant
+        find_toolchain,
+        is_below,
+        is_outermost,
+    )
+
+    found = [*find_toolchain(program, os.path.realpath(program), str(Path.home()), seen).folders]
+    for word in words:
+        if word.startswith("/") and Path(word).exists() and not is_below(word, [*seen, *found]):
+            found.append(word if Path(word).is_dir() else str(Path(word).parent))
+    return [each for each in dict.fromkeys(found) if is_outermost(each, found)]
+
+
+def _has_more(entry: Mapping[str, Any]) -> bool:
+    return bool(set(without_defaults(dict(entry))) - {"name", "command", "folders"})
 
 
 async def _find(client: Client, name: str) -> McpServerView:
@@ -130,13 +182,13 @@ async def _find(client: Client, name: str) -> McpServerView:
     return found
 
 
-def _given(entry: dict[str, Any]) -> dict[str, Any]:
+def without_defaults(entry: dict[str, Any]) -> dict[str, Any]:
     """Return the keys of an entry that are no defaults."""
     import msgspec  # noqa: PLC0415 - help must be instant
 
     from palyra.config.sections import McpServerConfig  # noqa: PLC0415 - likewise
 
-    plain = msgspec.to_builtins(McpServerConfig(name=""))
+    plain = msgspec.json.decode(msgspec.json.encode(McpServerConfig(name="")))
     return {key: value for key, value in entry.items() if value != plain.get(key)}
 
 

@@ -96,6 +96,21 @@ def adopt(terms: AdoptionTerms, described: list[DescribedTool], redact: RedactTe
     return AdoptedTools(tools=tools, missing=missing)
 
 
+def find_idle_trust(terms: AdoptionTerms, described: list[DescribedTool]) -> tuple[str, ...]:
+    """Return which names of `read_only` have no effect and why, in words."""
+    claims = {tool.name: tool.claims_read_only for tool in described}
+    return tuple(
+        f"`read_only` names {visible(name)}, which "
+        + (
+            "does not call itself read-only, so its calls are asked about"
+            if name in claims
+            else "is no tool of it"
+        )
+        for name in terms.read_only
+        if not claims.get(name)
+    )
+
+
 def adopted_name(name: str) -> str:
     """Return the catalogue form of a name: lower case; characters other than a-z, 0-9, _ become _.
 

@@ -42,7 +42,13 @@ from palyra.core.tool.mcp import McpServerView
 from palyra.core.tool.spec import CallFacts, ToolCall, ToolFailure, ToolOutput, ToolSpec
 from palyra.core.trust.external_descriptions import RedactText
 from palyra.errors import InvariantBroken
-from palyra.tools.mcp.adopt import AdoptedTools, AdoptionTerms, DescribedTool, adopt
+from palyra.tools.mcp.adopt import (
+    AdoptedTools,
+    AdoptionTerms,
+    DescribedTool,
+    adopt,
+    find_idle_trust,
+)
 from palyra.tools.mcp.errors import ErrorTail
 from palyra.tools.mcp.failures import is_answer, server_failures
 from palyra.tools.mcp.listing import MAX_PAGES, ask_for_log, list_prompts, list_resources
@@ -111,6 +117,7 @@ class McpServer:
         self._last_words = ""  # stderr tail of the life that `problem` describes
         self.problem = NOT_STARTED  # "" while the tools can be called
         self.missing: dict[str, str] = {}  # omitted tools: name to reason
+        self._idle_trust: tuple[str, ...] = ()  # names of `read_only` without effect
 
     @property
     def source(self) -> str:
@@ -118,7 +125,7 @@ class McpServer:
         return f"mcp:{self._terms.server}"
 
     def problems(self) -> tuple[str, ...]:
-        """Return problems for the operator to fix: the server's failure and each omitted tool.
+        """Return problems for the operator to fix: the failure, each omitted tool, `read_only` in vain.
 
         Tools that the configuration excludes are not reported.
         """
@@ -130,7 +137,8 @@ class McpServer:
             for tool, reason in (self.missing | self._offers.left_out).items()
             if tool not in self._terms.left_out
         )
-        return (*gone, *left_out)
+        idle = () if self.problem else self._idle_trust
+        return (*gone, *left_out, *(f"MCP server {name}: {each}" for each in idle))
 
     @property
     def name(self) -> str:
@@ -359,6 +367,8 @@ class McpServer:
         self.missing = {**adopted.missing, **self._broken.get("tools/list", {})}
         if self._list_error:
             self.missing["list of tools"] = self._list_error
+        else:
+            self._idle_trust = find_idle_trust(terms, [*own, *described])
         for name, reason in self.missing.items():
             log.warning("a tool is left out", server=terms.server, tool=name, reason=reason)
         log.info("an MCP server is there", server=terms.server, tools=len(tools))

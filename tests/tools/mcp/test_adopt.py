@@ -15,6 +15,7 @@ from palyra.tools.mcp.adopt import (
     AdoptionTerms,
     DescribedTool,
     adopt,
+    find_idle_trust,
 )
 from tests.core.trust.injection_samples import PLAIN_ATTACK
 from tests.rows import every_row
@@ -175,6 +176,16 @@ def test_a_trusted_read_is_harmless_in_a_jail_without_network_only(
         tool = described(name, claims_read_only=True, claims_destructive=destructive)
         _, spec = adopt(terms, [tool], REDACT).tools[f"mcp:s.{name}"]
         assert wanted == spec.tool_class
+
+
+def test_trust_without_effect_is_named() -> None:
+    """A name of `read_only` that is no tool, or one that makes no such claim, is no silent entry."""
+    terms = msgspec.structs.replace(TERMS, read_only=("look", "alarm", "lok"))
+    tools = [described("look", claims_read_only=True), described("alarm")]
+    assert find_idle_trust(terms, tools) == (
+        "`read_only` names alarm, which does not call itself read-only, so its calls are asked about",
+        "`read_only` names lok, which is no tool of it",
+    )
 
 
 @every_row(
