@@ -114,6 +114,8 @@ test("a tree is rows, and a filter keeps those above", () => {
   assert.deepEqual(rows.map((row) => [row.path, row.level]), [["daemon", 1], ["daemon/work", 2], ["daemon/work/run:1", 3], ["daemon/edge", 2]]);
   assert.deepEqual(rowsWith(rows, isUnwell).map((row) => row.id), ["daemon", "work", "run:1"]);
   assert.equal(answer(0, rows), "No incident is open. One actor crashed lately or has a full mailbox.");
+  assert.equal(answer(null, rows.slice(0, 1)), "Every actor is well."); // nothing is claimed of what was not read
+  assert.equal(answer(null, []), "Health");
 });
 
 test("incidents at the same time stand in tracks of their lane, within the day", () => {

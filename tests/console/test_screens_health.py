@@ -32,10 +32,10 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Generator[DaemonProcess]
 @pytest.fixture(scope="module")
 def stuck(operator: blocking.BlockingClient) -> str:
     """The incident of a run that makes no progress."""
-    operator.start_run("Wait\n/delay 600000\n/say late")
-    while not (found := operator.list_incidents().incidents):
-        pass
-    return found[0].incident_id
+    with operator.notices() as news:
+        operator.start_run("Wait\n/delay 600000\n/say late")
+        opened = next(each for each in news if each.method == "incident.opened")
+    return str(opened.params["incident_id"])
 
 
 def trouble() -> Wire:
@@ -207,6 +207,30 @@ def test_a_changed_row_flashes_once_and_reading_ends_with_the_screen(
     assert len(wire.params_of("model.list")) > models
 
 
+def test_a_large_tree_is_shown_by_pages_and_found_by_name(open_page: OpenPage) -> None:
+    """Of a thousand actors a hundred are in the page; one is found with those above it."""
+    wire = Wire()
+    wire.change_result["system.tree"] = _thousand
+    page = open_page("#/health/tree", prepare=wire)
+    rows = page.locator("tr[data-path]")
+    expect(rows).to_have_count(100)
+    page.get_by_role("button", name="After").press("Enter")
+    expect(page.get_by_text("Rows 101 to 200 of")).to_be_visible()
+    expect(rows).to_have_count(100)
+    page.keyboard.press("/")
+    page.keyboard.type("run:run_999")
+    page.keyboard.press("Enter")
+    expect(rows).to_have_count(3)  # daemon, work, the run
+
+
+def _thousand(reply: dict[str, Any]) -> dict[str, Any]:
+    """A thousand runs below the actor of the work."""
+    [work] = [each for each in reply["result"]["children"] if each["id"] == "work"]
+    actor = {"state": "running", "incarnation": 1, "restarts": 0, "children": []}
+    work["children"] = [{"id": f"run:run_{at}", **actor} for at in range(1_000)]
+    return reply
+
+
 def test_what_a_role_may_not_see_names_its_scope(
     open_page: OpenPage, operator: blocking.BlockingClient
 ) -> None:
@@ -215,6 +239,7 @@ def test_what_a_role_may_not_see_names_its_scope(
     page = open_page("#/health", token=token, tolerates=("403",))
     expect(page.get_by_text("forbidden").first).to_be_visible()
     expect(page.get_by_text("incidents:read").first).to_be_visible()
+    expect(page.get_by_role("heading", level=1)).to_have_text("Health")
     page = open_page("#/health/incidents/inc_01a21d2a-18cc-70a9-ac46-d0542e2350ae")
     expect(page.get_by_role("complementary", name="Incident")).to_contain_text("not_found")
 

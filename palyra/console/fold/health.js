@@ -36,12 +36,13 @@ export function rowsWith(rows, isWanted) {
 /** What a change of a row is seen by. */
 export const stampOf = ({ state, incarnation, restarts }) => `${state} ${incarnation} ${restarts}`;
 
-/** The first line of the screen. */
+/** The first line of the screen; `open` is null for a role that may not see incidents, or before they were read. */
 export function answer(open, rows) {
   const away = rows.filter((row) => !["running", "ended"].includes(row.state)).length;
   const crashed = rows.filter(isUnwell).length - away;
-  if (!open && !away && !crashed) return rows.length ? "No incident is open and every actor is well." : "No incident is open.";
-  const parts = [open ? `${sentence(many(open, "incident"))} ${open === 1 ? "is" : "are"} open.` : "No incident is open."];
+  const isKnown = open !== null;
+  if (!open && !away && !crashed) return rows.length ? (isKnown ? "No incident is open and every actor is well." : "Every actor is well.") : isKnown ? "No incident is open." : "Health";
+  const parts = open ? [`${sentence(many(open, "incident"))} ${open === 1 ? "is" : "are"} open.`] : isKnown ? ["No incident is open."] : [];
   if (away) parts.push(`${sentence(many(away, "actor"))} ${away === 1 ? "is" : "are"} not running.`);
   if (crashed) parts.push(`${sentence(many(crashed, "actor"))} crashed lately or ${crashed === 1 ? "has" : "have"} a full mailbox.`);
   return parts.join(" ");

@@ -48,7 +48,7 @@ export function close() {
 export function moved(context, { parts }) {
   const { health, incidents } = context.store.state;
   if (!health) return;
-  health.own = {};
+  if (health.at !== location.hash) Object.assign(health, { at: location.hash, own: {} }); // a reason that is being written outlives a lost connection
   if (parts[0] === "incidents" && parts[1] && !incidents?.some((each) => each.incident_id === parts[1])) void readOne(context, parts[1]);
   void read(context);
   isLooking = parts[0] === "tree";
@@ -137,7 +137,7 @@ export function view(context, route) {
   const inspector = isModels ? null : inspect(context, route, list, open);
   const bad = (health.models?.models ?? []).filter((each) => each.breaker !== "closed").length;
   return html`<div class="split health ${inspector ? "" : "alone"} ${route.parts[1] ? "has-card" : ""} ${context.isLive() ? "" : "dim"}"><div class="pad">
-    <h1>${answer(open.length, health.rows)}</h1>
+    <h1>${answer(incidents ? open.length : null, health.rows)}</h1>
     <nav class="tabs" aria-label="Kinds"><a class="plain" href=${href("health", ["incidents"])} aria-current=${isModels ? null : "page"}>Incidents and tree</a>
       <a class="plain" href=${href("health", ["models"])} aria-current=${isModels ? "page" : null}>Models and queues ${bad ? html`<span class="count wait">${bad}</span>` : null}</a></nav>
     ${isModels ? modelsView(context, health, () => read(context)) : [incidentsView(context, route, list), treeView(context, route)]}</div>${inspector}</div>`;
@@ -154,7 +154,7 @@ function incidentsView(context, { parts, query }, list) {
     : !incidents ? skeleton()
     : isTable ? (list.length ? incidentTable(list, chosen, context.now(), query) : html`<p class="after muted">No incident in 24 hours.</p>`)
     : [lanes(list, chosen, context.now(), query), incidentList(list, context.now(), query)];
-  return section("Incidents", "24 h", aside, content);
+  return section("Incidents", "24 h", incidents ? aside : null, content);
 }
 
 function treeView(context, { parts, query }) {

@@ -33,7 +33,7 @@ let timer;
 const tabOf = ({ parts }) => (TABS[parts[0]] ? parts[0] : "explain");
 
 export function open(context, route) {
-  close(context);
+  clearInterval(timer); // connected again: what was made stays until it is left
   context.store.state.rules = { ...context.store.state.rules, failed: {}, own: {} };
   timer = setInterval(() => document.hidden || (TABS[tabOf(context.route)].isLive && void read(context)), EVERY_MS);
   moved(context, route);
