@@ -60,8 +60,8 @@ async def test_a_provider_is_tried_and_written(tmp_path: Path) -> None:
 FAILURES = [
     (refusal(401, {"error": {"message": f"bad key {KEY}"}}), "the key is refused"),
     (
-        refusal(404, {"error": {"code": "model_not_found", "message": "no big"}}),
-        "error: openai has no model 'big': HTTP 404: no big\n",
+        refusal(404, {"error": {"code": "model_not_found", "message": "It is gone"}}),
+        "error: openai has no model 'big': HTTP 404: It is gone\n",
     ),
     (refusal(400, {"error": {"message": "The model `big` does not exist"}}), "it has no model"),
     (refusal(429, {"error": {"code": "insufficient_quota", "message": "pay"}}), "answers no more"),
