@@ -231,7 +231,7 @@ def find_workspace() -> Path:
 def suggest(program: str) -> str:
     """Return the suggested next commands, one a line."""
     lines = (
-        ("up", "start a daemon here"),
+        ("up", "start a daemon here; its link opens the console"),
         ('run "hello"', "talk to it from another terminal"),
         ("approvals list", "answer pending approvals"),
         ("tape show RUN_ID", "every event of a run"),

@@ -4,11 +4,14 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 
 import { GUARD_MS, isNeutral, kindOf, shown, take } from "../../palyra/console/fold/arm.js";
+import { addDelta, asBlock, fold, isInReference } from "../../palyra/console/fold/conversation.js";
 import { along, changedWords } from "../../palyra/console/fold/difference.js";
 import { answer, isUnwell, lanes, rowsOf, rowsWith } from "../../palyra/console/fold/health.js";
 import { parse } from "../../palyra/console/fold/markdown.js";
 import { exact, headline } from "../../palyra/console/fold/money.js";
 import { grouped, many, pieces, tail, visible } from "../../palyra/console/fold/text.js";
+import { group } from "../../palyra/console/fold/roster.js";
+import { filterOf, tree, windowOf } from "../../palyra/console/fold/runs.js";
 import { clock, span } from "../../palyra/console/fold/time.js";
 import { columnsOf, fromField, namesOf, PERIODS, startOf, ticksOf } from "../../palyra/console/fold/usage.js";
 import { href, parse as parseRoute } from "../../palyra/console/route.js";
@@ -152,4 +155,57 @@ test("amounts of budgets are dollars or whole tokens", () => {
   assert.equal(fromField("200 000", "tokens"), 200_000);
   assert.equal(fromField(" ", "tokens"), null);
   for (const [text, metric] of [["2,5", "usd_micros"], ["-1", "tokens"], ["1.5", "tokens"], ["1e9", "usd_micros"]]) assert.throws(() => fromField(text, metric), RangeError);
+});
+
+test("a run folds to its messages, calls and end; the text that arrives is last until its event comes", () => {
+  const event = (seq, kind, data) => ({ seq, at_ms: seq, kind, data });
+  const events = [
+    event(1, "message.received", { text: "go", by: "eve" }), event(2, "turn.completed", { text: "look", calls: [] }),
+    event(3, "tool.proposed", { call_id: "c", tool: "shell", arguments: {} }), event(4, "tool.decided", { call_id: "c", verdict: "deny", reason: "no" }),
+    event(5, "tool.completed", { call_id: "c", status: "denied", output: "x".repeat(5_000) }),
+  ];
+  const live = fold(events, { partial: { item: "turn:2", text: "and" } });
+  assert.deepEqual(live.entries.map(({ type }) => type), ["user", "agent", "calls", "agent"]);
+  assert.ok(live.entries.at(-1).isLive);
+  const [call] = live.entries[2].calls;
+  assert.deepEqual([call.status, call.error, call.output.length, call.more], ["denied", "no", 4_096, 904]);
+  const done = fold([...events, event(6, "turn.completed", { text: "and now" }), event(7, "message.completed", { text: "and now" }), event(8, "run.done", { reason: "answered" })], { partial: { text: "and" } });
+  assert.deepEqual(done.entries.filter(({ type }) => type === "agent").map(({ text }) => text), ["look", "and now"]);
+});
+
+test("pieces of a text are shown once, and a gap is shown as one", () => {
+  const add = (before, delta, offset, item = "turn:1") => addDelta(before, { item, delta, offset });
+  const two = add(add(null, "a\u{1f600}", 0), "b", 2);
+  assert.equal(two.text, "a\u{1f600}b");
+  assert.equal(add(two, "b", 2).text, two.text);
+  assert.equal(add(two, "d", 5).text, `${two.text}\n…\nd`);
+  assert.equal(add(null, "late", 7).text, "… late");
+  assert.equal(add(two, "new", 0, "turn:2").text, "new");
+});
+
+test("a file is code whatever it holds, and half a reference is not looked up", () => {
+  assert.equal(asBlock("a`@x.md", "```\n@file:x\n````"), "a__x.md:\n`````\n```\n@file:x\n````\n`````");
+  assert.deepEqual(["@file:a", "see @url:https://a", "a@b.example", "@file:a ", "x"].map(isInReference), [true, true, false, false, false]);
+});
+
+test("conversations are grouped by who waits for whom, questions by their end", () => {
+  const session = (id, more = {}) => ({ session_id: id, updated_ms: 1, title: id, ...more });
+  const run = (id, phase, more = {}) => ({ run_id: `${id}${phase}`, session_id: id, phase, created_ms: 1, ...more });
+  const runs = [run("a", "done"), run("b", "queued"), run("b", "in_progress"), run("c", "awaiting_approval"), run("d", "awaiting_approval"), run("e", "awaiting_approval", { depth: 1 }), run("f", "done")];
+  const questions = [{ session_id: "d", expires_ms: 5 }, { session_id: "c", expires_ms: 9 }];
+  const groups = group(["a", "b", "c", "d", "e"].map((id) => session(id)).concat(session("f", { archived_ms: 1 })), runs, questions);
+  assert.deepEqual(groups.map((rows) => rows.map((row) => row.session.session_id)), [["d", "c"], ["b"], ["a", "e"]]);
+  assert.equal(groups[1][0].run.phase, "in_progress");
+});
+
+test("rows of a table: filters of the address, children below their parent, the part in view", () => {
+  assert.deepEqual(filterOf({ phase: "failed,no_such", tainted: "no", q: "x", session: "ses_1" }), { phases: ["failed"], tainted: false, text: "x", session_id: "ses_1" });
+  assert.equal(filterOf({ open: "1" }).phases.length, 5);
+  const run = (run_id, created_ms, more = {}) => ({ run_id, created_ms, ...more });
+  const rows = tree([run("a", 1), run("b", 3), run("c", 9, { depth: 1, parent_run_id: "a" }), run("d", 4, { depth: 1, parent_run_id: "gone" }), run("fork", 5, { parent_run_id: "a" })], (left, right) => right.created_ms - left.created_ms);
+  assert.deepEqual(rows.map(({ run_id }) => run_id), ["fork", "d", "b", "a", "c"]);
+  for (const top of [0, 5_000, 99_999_999]) {
+    const { first, last, before, after } = windowOf(1_000, { top, height: 700, row: 28 });
+    assert.ok(last - first <= 46 && before + (last - first) * 28 + after === 28_000, `${top}`);
+  }
 });

@@ -9,6 +9,7 @@ import pytest
 
 from palyra.client import blocking
 from tests.console.conftest import DESK, PHONE, OpenPage
+from tests.console.wire import Wire
 from tests.e2e.daemon_process import DaemonProcess
 from tests.optional import reason_without
 
@@ -92,6 +93,30 @@ def test_a_message_of_another_page_and_the_stream_of_its_answer_appear(
     for page in (one, two):
         expect(page.get_by_role("article", name="Answer of default").last).to_contain_text("three")
     expect(one.locator("#say p").filter(has_text="default answers: three")).to_have_count(1)
+
+
+def test_a_lost_connection_costs_no_text_and_doubles_none(
+    open_page: OpenPage, operator: blocking.BlockingClient
+) -> None:
+    """While an answer arrives the page loses its connection: it says so, keeps the draft, and ends with the answer whole."""
+    run, session = begin(operator, "First\n/say one")
+    operator.wait_run(run)
+    wire = Wire()
+    page = open_page(f"#/session/{session}", prepare=wire)
+    field = page.get_by_role("textbox", name="Message")
+    started = operator.start_run("Long\n/delay 30\n/tokens 40\n/say end", session_id=session)
+    expect(page.locator(".message.live")).to_be_visible()
+    field.fill("my draft")
+    wire.drop()
+    operator.wait_run(started.run_id)
+    expect(page.get_by_role("article", name="Answer of default").last).to_contain_text("end")
+    expect(page.locator(".message.live")).to_have_count(0)
+    expect(field).to_have_value("my draft")
+    expect(page.get_by_role("article", name="Answer of default")).to_have_count(2)
+    expect(page.get_by_role("article", name="Message of operator")).to_have_count(2)
+    assert len(wire.params_of("connect")) >= 2
+    page.reload()
+    expect(field).to_have_value("my draft")
 
 
 def test_steer_queue_and_cancel(open_page: OpenPage, operator: blocking.BlockingClient) -> None:
