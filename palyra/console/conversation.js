@@ -6,7 +6,7 @@
 
 import { addDelta, fold, isShown } from "./fold/conversation.js";
 
-const RUNS = 20; // read at once; earlier ones when they are asked for
+const RUNS = 10; // read at once; earlier ones when they are asked for
 const PAGE = 300;
 const TOOL_CHARS = 2_048; // kept of what a call prints while it runs
 const SOON_MS = 150;

@@ -265,6 +265,8 @@ class Slot {
   }
 
   #setTemplate(template) {
+    if (this.kind === "template" && this.shown === template) return; // the very same one: nothing in it has changed
+    this.shown = template;
     const isNew = this.#become("template");
     if (isNew || this.held.strings !== template.strings) {
       this.clear();

@@ -2,10 +2,10 @@
 
 import { objectOf } from "../fold/question.js";
 import { exact } from "../fold/money.js";
-import { many, oneLine, tail } from "../fold/text.js";
+import { many, oneLine, size, tail } from "../fold/text.js";
 import { clock, moment, took } from "../fold/time.js";
 import { href } from "../route.js";
-import { html, keyed } from "../view.js";
+import { html, keyed, textNodes } from "../view.js";
 import { icon, phase } from "./icon.js";
 import { markdown } from "./markdown.js";
 import { labelOfTrust } from "./trust.js";
@@ -13,17 +13,28 @@ import { labelOfTrust } from "./trust.js";
 const ASK = "ask_user";
 const LOUD = new Set(["failed", "timed_out", "denied", "rejected", "unknown"]);
 const SIGNS = { succeeded: ["check", "muted"], denied: ["denied", "bad"], failed: ["cross", "bad"], timed_out: ["cross", "bad"], rejected: ["cross", "bad"], cancelled: ["denied", "muted"] };
+const LONG_CHARS = 16_384; // of a longer text the beginning is shown, the rest when it is asked for
 const timeOf = (ms) => (ms ? html`<time title=${moment(ms)}>${new Date(ms).toLocaleTimeString("sv-SE").slice(0, 5)}</time>` : null);
 
-/** One run of the conversation; `act` has answer(question, words), reread(run). */
+/** One run of the conversation; `act` has answer(question, words), reread(run).  One that has ended is made once. */
 export function runView(context, talk, run, act) {
   const { view } = run;
-  const { entries } = talk.fold(run);
+  const folded = talk.fold(run);
   const questions = (context.store.state.questions ?? []).filter((each) => each.run_id === view.run_id || each.parent_run_id === view.run_id);
+  const isStill = folded.isOver && !questions.length && !run.error;
+  if (isStill && run.drawn?.folded === folded && run.drawn.view === view) return run.drawn.template;
+  const template = parts(context, run, folded.entries, questions, act);
+  run.drawn = isStill ? { folded, view, template } : null;
+  return template;
+}
+
+function parts(context, run, entries, questions, act) {
+  const { view } = run;
+  const answer = entries.findLast((each) => each.type === "agent");
   return html`<section class="run-of" aria-label="Run ${tail(view.run_id)}" data-phase=${view.phase}>
     ${entries.length ? null : html`<article class="message mine"><p class="by"><b>${view.principal ?? ""}</b></p><p>${run.error ? "" : oneLine(view.title, 200)}</p></article>`}
     ${run.isCut ? html`<p class="small muted after">The middle of this run is left out here: <a href=${href("run", [view.run_id])}>all ${view.head_seq + 1} events</a></p>` : null}
-    ${keyed(entries, (entry) => `${entry.type} ${entry.seq}`, (entry) => ENTRIES[entry.type](entry, run, entry === entries.findLast((each) => each.type === "agent")))}
+    ${keyed(entries, (entry) => `${entry.type} ${entry.seq}`, (entry) => ENTRIES[entry.type](entry, run, entry === answer))}
     ${run.error ? html`<p class="bad small" role="alert">${run.error.code}: ${run.error.message} <button class="link" @click=${() => act.reread(run)}>Read it again</button></p>` : null}
     ${keyed(questions, (each) => each.approval_id, (each) => (each.tool === ASK ? asked(context, each, act) : waits(context, each)))}
     ${state(run, entries, questions)}
@@ -41,12 +52,12 @@ function state({ view }, entries, questions) {
 const ENTRIES = {
   user: (entry, { view }) => html`<article class="message mine" aria-label="Message of ${entry.by || view.principal}"><p class="by"><b>${entry.by || view.principal}</b> ${timeOf(entry.at_ms)}
       ${entry.isSteer ? html`<span>while it worked</span>` : html`<a href=${href("run", [view.run_id])} title=${view.run_id}>run ${tail(view.run_id)}</a>`}</p>
-    <div class="said">${entry.text}</div>
+    ${long(entry.text, (text) => html`<div class="said">${text}</div>`)}
     ${entry.attachments.map((each) => html`<p class="small muted">${icon("check")} ${each.name || each.type}${each.media_type ? `, ${each.media_type}` : ""}</p>`)}
     ${entry.sources.map((each) => html`<p class="small ${each.error ? "bad" : "muted"}"><span class="mono">${each.name}</span> ${each.error ? each.error : labelOfTrust(each.trust ?? "workspace")}${each.findings?.length ? html` <span class="taint">${each.findings.join(", ")}</span>` : null}</p>`)}</article>`,
 
   agent: (entry, { view }, isLast) => html`<article class="message ${entry.isLive ? "live" : ""}" aria-label="Answer of ${view.agent}" aria-busy=${entry.isLive ? "true" : null}>
-    <p class="by"><b>${view.agent}</b> ${timeOf(entry.at_ms)} ${isLast && !entry.isLive ? summary(view) : null}</p>${markdown(entry.text)}</article>`,
+    <p class="by"><b>${view.agent}</b> ${timeOf(entry.at_ms)} ${isLast && !entry.isLive ? summary(view) : null}</p>${entry.isLive ? markdown(entry.text.slice(-LONG_CHARS)) : long(entry.text, markdown)}</article>`,
 
   calls: ({ calls }, { view }) => {
     const loud = calls.filter((each) => LOUD.has(each.status));
@@ -58,6 +69,13 @@ const ENTRIES = {
 
   note: ({ look, text }) => html`<p class="ran state ${look}">${icon(look === "bad" ? "warn" : "queued", look || "muted")}<span>${text}</span></p>`,
 };
+
+function long(text, show) {
+  if (text.length <= LONG_CHARS) return show(text);
+  const rest = text.slice(LONG_CHARS);
+  const open = ({ currentTarget: { open: isOpen, lastElementChild: pre } }) => isOpen && !pre.hasChildNodes() && pre.append(textNodes(rest));
+  return html`${show(text.slice(0, LONG_CHARS))}<details class="calls" @toggle=${open}><summary>${size(new Blob([rest]).size)} more</summary><pre class="output" tabindex="0"></pre></details>`;
+}
 
 function summary(view) {
   if (!["done", "failed", "cancelled"].includes(view.state)) return null;
