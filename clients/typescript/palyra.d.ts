@@ -857,6 +857,7 @@ export interface ApprovalResolve {
   scope?: "once" | "session" | "timeboxed";
   ttl_ms?: number | null;
   reason?: string;
+  answer?: unknown;
 }
 
 /** The recorded outcome; `won` is True for the answer that made it. */

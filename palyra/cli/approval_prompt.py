@@ -15,18 +15,15 @@ import termios
 from contextlib import suppress
 from difflib import get_close_matches
 from functools import partial
-from typing import Literal
 
 import trio
 
-from palyra.cli.answers import NOTICE_S, describe_choices, read_answer
+from palyra.cli.answers import NOTICE_S, Answer, PromptReader
 from palyra.cli.approve_policy import ApprovePolicy, Disposition
 from palyra.cli.errors import USAGE, WAITING, CommandFailed
 from palyra.cli.output import fold, make_notice, say, write
 from palyra.cli.preview import beyond_files, describe_conditions, find_preview, print_preview
 from palyra.client import Client, Subscription, TapeEvent, wait_any
-from palyra.client.approvals import AnswerOptions
-from palyra.core.journal.records import ApprovalScope
 from palyra.core.tape.events import ApprovalRequested, ApprovalResolved
 from palyra.core.text.visible import show_json, visible
 from palyra.errors import Conflict, Forbidden, IllegalState
@@ -55,6 +52,7 @@ class ApprovalPrompt:
         self._pending: dict[str, ApprovalRequested] = {}
         self._policy = policy or ApprovePolicy()
         self._shown: str | None = None
+        self._reader: PromptReader | None = None  # of the shown request
         self._rings = rings  # for a question that waits
         self._ring_at_s = math.inf
         self._left: set[str] = set()  # requests that another client has to answer
@@ -135,7 +133,7 @@ class ApprovalPrompt:
                     say(f"? {visible(asked.summary)}: deny, {reason}", err=True)
                 else:
                     say(f"? {visible(asked.summary)}: allow {reason}", err=True)
-                await self._answer(asked, disposition, "once", reason=reason)
+                await self._answer(asked, Answer(disposition, reason=reason))
             case "wait":
                 self._leave(asked)
             case _:
@@ -173,32 +171,28 @@ class ApprovalPrompt:
         if conditions := describe_conditions(inspection):
             say(fold(f"  {conditions}", err=True), err=True, dim=True)
         say(f"  digest {asked.digest[:DIGEST_CHARS]}…", err=True)
-        _print_question(asked)
+        self._reader = PromptReader(asked)
+        _print_question(self._reader)
 
     async def _read_answer(self, asked: ApprovalRequested, descriptor: int) -> None:
         line = os.read(descriptor, LINE_BYTES).decode(errors="replace")
         if not line:  # end of input
             self._descriptor = self._shown = None
             return
-        answer = read_answer(asked, line)
+        assert self._reader is not None  # noqa: S101 - the question is shown
+        answer = self._reader.read(line)
         if answer is None:
-            _print_question(asked)
+            _print_question(self._reader)
             return
-        await self._answer(asked, answer.decision, answer.scope, reason=answer.reason)
+        await self._answer(asked, answer)
 
-    async def _answer(
-        self,
-        asked: ApprovalRequested,
-        decision: Literal["allow", "deny"],
-        scope: ApprovalScope,
-        *,
-        reason: str = "",
-    ) -> None:
+    async def _answer(self, asked: ApprovalRequested, answer: Answer) -> None:
         del self._pending[asked.approval_id]
         self._shown = None
-        given: AnswerOptions = {"scope": scope, "reason": reason} if reason else {"scope": scope}
         try:
-            await self._client.resolve_approval(asked.approval_id, decision, asked.digest, **given)
+            await self._client.resolve_approval(
+                asked.approval_id, answer.decision, asked.digest, **answer.options
+            )
         except (Conflict, IllegalState) as error:  # resolved by another client in the meantime
             say(f"  too late: {error.message}", err=True, fg="yellow")
 
@@ -242,8 +236,8 @@ def _show_json(value: object) -> None:
         say(f"    {line}", err=True)
 
 
-def _print_question(asked: ApprovalRequested) -> None:
-    say(f"{fold(f'  {describe_choices(asked)}', err=True).rstrip()} ", nl=False, err=True)
+def _print_question(reader: PromptReader) -> None:
+    say(f"{fold(f'  {reader.prompt}', err=True).rstrip()} ", nl=False, err=True)
 
 
 def _print_commands(asked: ApprovalRequested) -> None:

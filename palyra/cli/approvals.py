@@ -173,8 +173,8 @@ def deny(options: Options, **given: Any) -> None:  # noqa: ANN401 - as click cal
 @click.argument("words", metavar="TEXT")
 @shared_options
 def answer(options: Options, approval_id: str, words: str) -> None:
-    """Answer a question of the model with TEXT: one of its choices, if it has some."""
-    _answer(options, "allow", approval_id=approval_id, digest=None, ttl_s=None, reason=words)
+    """Answer a question of the model with TEXT: one of its choices, or the JSON of its form."""
+    _answer(options, "allow", approval_id=approval_id, digest=None, ttl_s=None, answer=words)
 
 
 def _answer(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import click
 import trio
 
-from palyra.cli.answers import NOTICE_S, Answer, describe_choices, read_answer
+from palyra.cli.answers import NOTICE_S, Answer, PromptReader
 from palyra.cli.cards import Cards
 from palyra.cli.chat_commands import DRAFT_INSTRUCTIONS, PERFORM, save_instructions
 from palyra.cli.chat_completion import (
@@ -142,6 +142,7 @@ class ChatDesk:
     code: int = DONE
     _pending: dict[str, ApprovalRequested] = field(default_factory=dict)
     _asked: ApprovalRequested | None = None  # the question on the screen
+    _reader: PromptReader | None = None  # of its answer
     _ring_at_s: float = math.inf  # unless it is answered before
     _was_interrupted: bool = False
     _own: trio.CancelScope | None = None  # of the person's command that runs
@@ -361,7 +362,8 @@ class ChatDesk:
             return
         if self.rings:
             self._ring_at_s = trio.current_time() + NOTICE_S
-        self.terminal.ask(Question(asked.approval_id, tuple(lines), describe_choices(asked)))
+        self._reader = PromptReader(asked)
+        self.terminal.ask(Question(asked.approval_id, tuple(lines), self._reader.prompt))
 
     async def _answer(self, approval_id: str, line: str) -> None:
         """Send an answer; anything but one of the words is none."""
@@ -369,10 +371,16 @@ class ChatDesk:
         if asked is None:
             self.tell("that question was answered already", "yellow")
             return
-        answer = read_answer(asked, line)
+        reader = self._reader
+        if reader is None or reader.asked is not asked:
+            reader = self._reader = PromptReader(asked)
+        answer = reader.read(line)
         if answer is None:
-            words = describe_choices(asked).rstrip(": ")
-            self.tell(f"not taken; {words}; Ctrl-C cancels the run", "yellow")
+            if reader.is_form:  # the next field, or the same one again
+                self.terminal.ask(Question(approval_id, (), reader.prompt))
+            else:
+                words = reader.prompt.rstrip(": ")
+                self.tell(f"not taken; {words}; Ctrl-C cancels the run", "yellow")
             return
         await self._resolve(asked, answer)
 
@@ -380,11 +388,7 @@ class ChatDesk:
         self._pending.pop(asked.approval_id, None)
         try:
             await self.conversation.client.resolve_approval(
-                asked.approval_id,
-                answer.decision,
-                asked.digest,
-                scope=answer.scope,
-                reason=answer.reason,
+                asked.approval_id, answer.decision, asked.digest, **answer.options
             )
         except (Conflict, IllegalState) as error:
             self.tell(f"too late: {error.message}", "yellow")

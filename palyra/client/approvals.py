@@ -1,6 +1,6 @@
 """Typed methods about approvals and the grants they leave."""
 
-from typing import Literal, TypedDict, Unpack
+from typing import Any, Literal, TypedDict, Unpack
 
 from palyra.client.requests import RequestMethods
 from palyra.core.journal.records import ApprovalRecord, ApprovalScope, GrantRecord
@@ -15,6 +15,7 @@ class AnswerOptions(TypedDict, total=False):
     scope: ApprovalScope
     ttl_ms: int | None
     reason: str
+    answer: Any  # to a question of the model: a text, or the object of its form
     idempotency_key: str
 
 

@@ -32,6 +32,7 @@ class ResolveApproval(msgspec.Struct, frozen=True, kw_only=True):
     scope: ApprovalScope = "once"
     ttl_ms: int | None = None
     reason: str = ""
+    has_answer: bool = False  # the reason is an answer, which only a question of the model takes
 
 
 STATE_OF: dict[str, ApprovalState] = {"allow": "allowed", "deny": "denied", "abort": "aborted"}
@@ -96,6 +97,10 @@ def check_answer(pending: ApprovalRecord, answer: ResolveApproval, now_ms: int) 
         raise InvalidParams(
             f"scope {answer.scope!r} was not offered{why}; offered: {', '.join(pending.scopes)}",
             field="scope",
+        )
+    if answer.has_answer and pending.tool != ASK_USER:
+        raise InvalidParams(
+            f"{pending.tool} is no question of the model: decide without an answer", field="answer"
         )
     if pending.tool == ASK_USER and answer.decision == "allow":
         check_words(msgspec.json.decode(pending.arguments), answer.reason)

@@ -47,6 +47,7 @@ from palyra.core.policy.modes import (
     is_edit,
     session_of_edits,
 )
+from palyra.core.policy.questions import ASK_USER, find_defect
 from palyra.core.policy.recorded import PolicyEvidence, RecordedCall
 from palyra.core.policy.request import (
     Explanation,
@@ -61,7 +62,7 @@ from palyra.core.run.environment import GatedCall
 from palyra.core.run.state import Run
 from palyra.core.tape.events import Delegation, RunAccepted
 from palyra.core.text.visible import render_call
-from palyra.core.tool.arguments import Refused
+from palyra.core.tool.arguments import Refused, refusal
 from palyra.core.tool.spec import (
     CLIENT,
     DELEGATION,
@@ -163,6 +164,9 @@ class Gate:
         if spec.tool_class == DELEGATION:
             arguments = checked.arguments if spec.name == DELEGATE else {}
             refused = find_refusal(run.accepted.depth, arguments, held_tools(run, prefix))
+        elif spec.name == ASK_USER and spec.executor != CLIENT:
+            defect = find_defect(checked.arguments)
+            refused = refusal(defect, "a question that a person can answer") if defect else None
         if refused is not None:
             verdict = refused
         elif spec.executor == CLIENT and self.is_ruled_out(run, checked):

@@ -1,7 +1,13 @@
 """The tool `ask_user`: a question of the model, whose approval carries the answer."""
 
 from palyra.core.journal.records import ApprovalRecord
-from palyra.core.policy.questions import ASK_USER, CHOICE_CHARS, MAX_CHOICES, QUESTION_CHARS
+from palyra.core.policy.questions import (
+    ASK_USER,
+    CHOICE_CHARS,
+    FORM,
+    MAX_CHOICES,
+    QUESTION_CHARS,
+)
 from palyra.core.ports import Journal
 from palyra.core.tool.spec import ToolCall, ToolFailure, ToolOutput, ToolSpec
 from palyra.tools.toolbox import AsyncTool, OnOutput, Tool
@@ -10,9 +16,10 @@ _MOST = 500  # approvals of one run that are read
 
 SPEC = ToolSpec(
     name=ASK_USER,
-    version="1",
+    version="2",
     description=(
-        "Ask the person something that you cannot find out and need to know; waits for the answer."
+        "Ask the person something that you cannot find out and need to know; waits for the answer. "
+        "Calls beside it run meanwhile."
     ),
     parameters={
         "type": "object",
@@ -25,13 +32,14 @@ SPEC = ToolSpec(
                 "items": {"type": "string", "minLength": 1, "maxLength": CHOICE_CHARS},
                 "description": "The possible answers; any text if left out.",
             },
+            "form": FORM,
         },
         "required": ["question"],
     },
     tool_class="read_only_safe",
     risk="low",
     deadline_s=30.0,
-    never_coerced=("question", "choices"),
+    never_coerced=("question", "choices", "form"),
     executor="async",
     enforcement="gate",
 )

@@ -1,22 +1,24 @@
 """OpenAI's own SDK as a client of `/v1/chat/completions`: it must find nothing odd."""
 
 import json
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from datetime import date, datetime
 from decimal import Decimal
+from functools import partial
 from typing import Annotated, Any, Literal, TypeVar
 from uuid import UUID
 
 import openai
 import pydantic
 import pytest
+import trio
 from openai.types.chat import (
     ChatCompletion,
     ChatCompletionChunk,
     ChatCompletionMessageCustomToolCall,
 )
 
-from palyra.client import TapeEvent
+from palyra.client import Inbox, TapeEvent
 from palyra.core.model.messages import AssistantMessage, Sampling, UserMessage
 from palyra.core.model.request_options import RequestOptions
 from palyra.core.tape import events as ev
@@ -35,6 +37,7 @@ WEATHER: Any = {
         "parameters": {"type": "object", "properties": {"city": {"type": "string"}}},
     },
 }
+ASKED = "approval.requested"
 ASK_WEATHER = '/say let me see\n/call weather {"city": "Oslo"}\n/then\n/say it rains'
 
 
@@ -162,6 +165,48 @@ def test_tools_of_the_client_come_back_as_calls(sdk: openai.OpenAI, form: str) -
     ]
     answer = sdk.chat.completions.create(model="scripted", messages=messages, tools=[WEATHER])
     assert "it rains" == answer.choices[0].message.content
+
+
+async def test_a_clients_ask_user_hides_the_daemons(
+    daemon: DaemonProcess, sdk: openai.OpenAI
+) -> None:
+    """The question comes back as a call, and nobody is asked; undeclared, it waits for a person."""
+    asks = '/call ask_user {"question": "Which?"}\n/then\n/say so be it'
+    tool: Any = {
+        "type": "function",
+        "function": {"name": "ask_user", "parameters": {"type": "object"}},
+    }
+    (choice,) = ask(sdk, asks, tools=[tool]).choices
+    calls: Any = choice.message.tool_calls
+    (call,) = calls
+    assert (choice.finish_reason, call.function.name) == ("tool_calls", "ask_user")
+    messages: Any = [
+        {"role": "user", "content": asks},
+        choice.message.model_dump(exclude_none=True),
+        {"role": "tool", "tool_call_id": call.id, "content": "the left one"},
+    ]
+    more = sdk.chat.completions.create(model="scripted", messages=messages, tools=[tool])
+    assert more.choices[0].message.content == "so be it"
+    async with daemon.connect() as client:
+        tape = await read_whole(client, note(more)["run_id"])
+        assert not found(tape, ev.ApprovalRequested)
+        answered: list[Any] = []
+        async with client.notices() as inbox, trio.open_nursery() as nursery:
+            nursery.start_soon(_keep, answered, partial(ask, sdk, asks))
+            asked = await client.get_approval(await _hear_question(inbox))
+            await client.resolve_approval(asked.approval_id, "allow", asked.digest, answer="left")
+    assert answered[0].choices[0].message.content == "so be it"
+
+
+async def _hear_question(inbox: Inbox) -> str:
+    async for notice in inbox:
+        if notice.method == ASKED:
+            return str(notice.params["approval_id"])
+    pytest.fail("nobody was asked")
+
+
+async def _keep(answered: list[Any], create: Callable[[], Any]) -> None:
+    answered.append(await trio.to_thread.run_sync(create))
 
 
 @pytest.mark.parametrize("choice", ["required", "weather"])

@@ -1,6 +1,8 @@
 """Modes of a session with a real daemon: the whole catalogue, the commands, a restart."""
 
 import json
+from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,14 @@ READING = {  # tools that change nothing, with every argument of theirs
 ELSEWHERE = {
     "write_file": [{"path": "../b.txt", "content": "x"}, {"path": ".git/config", "content": "x"}]
 }
+
+WRONG: tuple[tuple[dict[str, Any], str], ...] = (
+    ({"answer": {"days": 1.5}}, "answer.days"),
+    ({"answer": [1]}, "answer"),
+    ({"answer": {"days": 1, "why": "x" * 20_000}}, "answer"),
+    ({"answer": {"days": 1}, "reason": "both"}, "answer"),
+    ({}, "answer"),
+)
 
 
 async def decide(client: Client, session_id: str, tool: str, arguments: dict[str, Any]) -> str:
@@ -131,3 +141,58 @@ async def test_a_question_is_answered_by_a_command(tmp_path: Path) -> None:
             assert done.output.endswith("answers: right")
             described = await palyra("runs", "show", started.run_id, home=daemon.home)
             assert not described.code
+
+
+async def refused_field(resolve: Callable[..., Awaitable[object]], given: dict[str, Any]) -> str:
+    """The field that a refused answer names."""
+    with pytest.raises(InvalidParams) as refused:
+        await resolve(**given)
+    return refused.value.field or ""
+
+
+async def test_a_form_is_answered_by_a_command_and_by_a_client(tmp_path: Path) -> None:
+    """Both give its JSON; a wrong value is named with its field, and a call that is no question takes none."""
+    properties = {"days": {"type": "integer", "minimum": 1}, "why": {"type": "string"}}
+    form = {"type": "object", "properties": properties, "required": ["days"]}
+    question = json.dumps({"question": "How long?", "form": form})
+    with running(tmp_path) as daemon:
+        async with daemon.connect() as client:
+            started = await client.start_run(
+                f"/call ask_user {question}\n/call ask_user {question[:-1]} }}"
+            )
+            await client.wait_run(started.run_id, until="attention")
+            (asked,) = await client.list_approvals(pending_only=True)
+            answer = ("approvals", "answer", asked.approval_id)
+            wrong = await palyra(*answer, '{"days": 0}', home=daemon.home)
+            assert "days: 0 is not a whole number (at least 1)" in wrong.err
+            resolve = partial(client.resolve_approval, asked.approval_id, "allow", asked.digest)
+            for given, field in WRONG:
+                assert await refused_field(resolve, given) == field
+            assert not (await palyra(*answer, '{"days": 2}', home=daemon.home)).code
+            assert (await client.wait_run(started.run_id)).state == "done"
+            tape = await read_whole(client, started.run_id)
+            outputs = [done.output for done in find_events(tape, ev.ToolCompleted)]  # type: ignore[attr-defined]
+            assert [output.partition(": ")[2] for output in outputs] == ['{"days": 2}'] * 2
+
+
+async def test_only_a_question_takes_an_answer(tmp_path: Path) -> None:
+    """A call that asks is refused one, and an answer may be longer than a reason."""
+    question = json.dumps({"question": "Why?"})
+    with running(tmp_path) as daemon:
+        async with daemon.connect() as client:
+            long = "because " * 500
+            started = await client.start_run(
+                f"{write_call('a.txt', 'x')}\n/call ask_user {question}"
+            )
+            await client.wait_run(started.run_id, until="attention")
+            (write,) = await client.list_approvals(pending_only=True)
+            deny = partial(client.resolve_approval, write.approval_id, digest=write.digest)
+            with pytest.raises(InvalidParams, match="no question"):
+                await deny(decision="allow", answer="yes")
+            await deny(decision="deny")
+            await client.wait_run(started.run_id, until="attention")
+            (asked,) = await client.list_approvals(pending_only=True)
+            await client.resolve_approval(asked.approval_id, "allow", asked.digest, answer=long)
+            assert (await client.wait_run(started.run_id)).state == "done"
+            kept = await client.get_approval(asked.approval_id)
+            assert kept.reason == long

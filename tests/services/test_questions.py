@@ -6,14 +6,15 @@ import msgspec
 import pytest
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from palyra.cli.answers import Answer, describe_choices, read_answer
+from palyra.cli.answers import Answer, PromptReader, describe_choices, read_answer
 from palyra.core.policy.modes import PROPOSE_PLAN
-from palyra.core.policy.questions import ASK_USER
+from palyra.core.policy.questions import ASK_USER, check_words
 from palyra.core.tape.events import ApprovalRequested
 from palyra.errors import InvalidParams
 from palyra.tools.questions import question_tools
 from tests.actors.run.asking_kit import AskingKit, answer, new_store, pending
 from tests.actors.run.office_kit import call, running, say
+from tests.rows import every_row
 from tests.store.memory.journal import MemoryJournal
 
 COLOUR = {"question": "Which colour?", "choices": ["red", "dark blue"]}
@@ -121,9 +122,114 @@ def test_a_line_below_a_question_is_its_answer() -> None:
     assert describe_choices(asked).startswith("1 = red, 2 = dark blue, /no")
     said = [read_answer(asked, line) for line in ("2", "RED", "3", "y", "", "/no never")]
     assert said == [
-        Answer("allow", reason="dark blue"), Answer("allow", reason="red"), None, None, None,
+        Answer("allow", words="dark blue"), Answer("allow", words="red"), None, None, None,
         Answer("deny", reason="never"),
     ]  # fmt: skip
     plan = msgspec.structs.replace(open_ended, tool=PROPOSE_PLAN)
     assert describe_choices(plan) == "accept the plan? y = yes, n [what to change] = no: "
-    assert read_answer(open_ended, " no ") == Answer("allow", reason="no")
+    assert read_answer(open_ended, " no ") == Answer("allow", words="no")
+
+
+FORM = {
+    "question": "How should it be set up?",
+    "form": {
+        "type": "object",
+        "properties": {
+            "days": {"type": "integer", "minimum": 1, "maximum": 31},
+            "size": {"type": "string", "enum": ["small", "large"], "title": "How large"},
+            "rate": {"type": "number"},
+            "name": {"type": "string", "minLength": 2, "maxLength": 5},
+            "again": {"type": "boolean"},
+        },
+        "required": ["days", "again"],
+    },
+}
+
+
+@every_row(
+    ("words", "field"),
+    [
+        ('{"days": 3, "again": false}', ""),
+        ('{"days": 3.0, "again": true, "size": "large", "rate": 0.5, "name": "abc"}', ""),
+        ('{"days": 0, "again": true}', "answer.days"),
+        ('{"days": 3.5, "again": true}', "answer.days"),
+        ('{"days": true, "again": true}', "answer.days"),
+        ('{"days": "3", "again": true}', "answer.days"),
+        ('{"days": null, "again": true}', "answer.days"),
+        ('{"days": 3}', "answer.again"),
+        ('{"days": 3, "again": 1}', "answer.again"),
+        ('{"days": 3, "again": true, "size": "medium"}', "answer.size"),
+        ('{"days": 3, "again": true, "rate": "1"}', "answer.rate"),
+        ('{"days": 3, "again": true, "name": "a"}', "answer.name"),
+        ('{"days": 3, "again": true, "name": "abcdef"}', "answer.name"),
+        ('{"days": 3, "again": true, "other": 1}', "answer.other"),
+        ("[3, true]", "answer"),
+        ("three days", "answer"),
+        ("[" * 100_000, "answer"),
+        (" ", "answer"),
+    ],
+)
+def test_the_answer_to_a_form_fits_its_fields(words: str, field: str) -> None:
+    """A wrong value is named with its field and with what the field takes."""
+    if not field:
+        check_words(FORM, words)
+        return
+    with pytest.raises(InvalidParams) as refused:
+        check_words(FORM, words)
+    assert refused.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({}, ""),
+        ({"choices": ["a", "b"]}, "not both"),
+        ({"form": {"type": "object", "properties": {}}}, "form"),
+        ({"form": {"type": "object", "properties": {"a": {"type": "array"}}}}, "array"),
+        ({"form": {"type": "object", "properties": {"a": {"type": "string", "pattern": "x"}}}}, "pattern"),
+        ({"form": {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["b"]}}, "'b'"),
+        ({"form": {"type": "object", "properties": {"a": {"type": "integer", "enum": ["x"]}}}}, "enum"),
+        ({"form": {"type": "object", "properties": {"a": {"type": "boolean", "enum": [1]}}}}, "enum"),
+        ({"form": {"type": "object", "properties": {"a": {"type": "number", "minimum": 2, "maximum": 1}}}}, "above"),
+        ({"form": {"type": "object", "properties": {f"f{n}": {"type": "string"} for n in range(13)}}}, "form"),
+    ],
+)  # fmt: skip
+async def test_a_form_that_cannot_be_answered_goes_back_to_the_model(
+    changed: dict[str, Any], said: str, store: MemoryJournal, autojump_clock: MockClock
+) -> None:
+    """Nobody is asked; the model reads what is wrong with it."""
+    async with running(store) as kit:
+        run_id = await begin(kit, FORM | changed)
+        asked = await pending(kit, run_id)
+        assert len(asked) == (not said)
+        for each in asked:
+            await answer(kit, each, reason='{"days": 3, "again": true}')
+        assert await kit.end(run_id) == "done"
+        last = str(kit.model.requests[-1].messages)
+        assert (said or 'ann answers: {"days": 3, "again": true}') in last
+
+
+def test_a_form_is_asked_field_by_field() -> None:
+    """A line that does not fit is asked again with the reason; an optional field may be left out."""
+    reader, prompts, taken = PromptReader(asking(FORM)), [], []
+    for line in ("", "x", "3", "2", "", "a", "abc", "maybe", "Y"):
+        prompts.append(reader.prompt)
+        taken.append(reader.read(line))
+    assert taken == [
+        *[None] * 8,
+        Answer("allow", words='{"days":3,"size":"large","name":"abc","again":true}'),
+    ]
+    assert [prompt.partition(":")[0] for prompt in prompts] == [
+        "days", "days", "days", "size", "rate", "name", "name", "again", "again",
+    ]  # fmt: skip
+
+
+def test_a_form_is_answered_in_one_line_or_not_at_all() -> None:
+    """Its JSON, or `/no` with a reason in front of any field."""
+    reader = PromptReader(asking(FORM))
+    assert reader.read('{"days": 40, "again": true}') is None
+    assert "40 is not a whole number (at least 1, at most 31)" in reader.prompt
+    said = reader.read('{"days": 4, "again": true}')
+    assert said == Answer("allow", words='{"days": 4, "again": true}')
+    assert said.options == {"scope": "once", "answer": '{"days": 4, "again": true}'}
+    assert reader.read("/no later") == Answer("deny", reason="later")

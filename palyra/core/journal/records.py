@@ -220,7 +220,7 @@ class ApprovalRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     def in_list(self) -> "ApprovalRecord":
         """Return the record for a list, which has no long arguments: a reply has a bound."""
-        size_bytes = len(self.arguments)
+        size_bytes = len(self.arguments) + len(self.reason or "")
         if size_bytes <= LISTED_BYTES:
             return self
         empty = msgspec.Raw(b"{}")

@@ -1,14 +1,16 @@
 """approval.*: approval requests, their decisions, and the grants that outlive one call."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from palyra.core.approval import ResolveApproval
 from palyra.core.journal.records import ApprovalRecord, ApprovalScope, GrantRecord
+from palyra.core.policy.questions import ANSWER_BYTES
 from palyra.core.policy.views import Resolved
 from palyra.core.preview.blocks import Preview, ReachList
 from palyra.core.preview.call import DEFAULT_LINES, MAX_LINES
+from palyra.errors import InvalidParams
 from palyra.net.api.method import Duration, Id, Limit, Method, MethodCall, Mutation
 from palyra.net.protocol.params import Params
 from palyra.net.protocol.results import ApprovalList, GrantList
@@ -50,6 +52,7 @@ class ApprovalResolve(Mutation, frozen=True, kw_only=True):
     scope: ApprovalScope = "once"
     ttl_ms: Duration | None = None
     reason: Annotated[str, msgspec.Meta(max_length=1024)] = ""
+    answer: Any = None  # to a question of the model: a text, or the object of its form
 
 
 class GrantListParams(Params, frozen=True, kw_only=True):
@@ -94,13 +97,26 @@ async def resolve(call: MethodCall, params: ApprovalResolve) -> Resolved:
         digest=params.digest,
         scope=params.scope,
         ttl_ms=params.ttl_ms,
-        reason=params.reason,
+        reason=params.reason if params.answer is None else _words_of(params),
+        has_answer=params.answer is not None,
     )
     return await call.once(
         Resolved,
         lambda: call.backend.approvals.resolve(call.caller, command, call.key),
         is_kept_by_effect=True,
     )
+
+
+def _words_of(params: ApprovalResolve) -> str:
+    """Return the answer as the approval keeps it: a text, or JSON."""
+    if params.reason or params.decision == "deny":
+        raise InvalidParams("an answer goes with `allow` and without a reason", field="answer")
+    answer = params.answer
+    words = answer if isinstance(answer, str) else msgspec.json.encode(answer).decode()
+    size_bytes = len(words.encode())
+    if size_bytes > ANSWER_BYTES:
+        raise InvalidParams(f"answer: {size_bytes} bytes, at most {ANSWER_BYTES}", field="answer")
+    return words
 
 
 async def grants(call: MethodCall, params: GrantListParams) -> GrantList:
