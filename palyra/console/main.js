@@ -202,6 +202,7 @@ function connected(hello) {
 
 async function begin() {
   dress();
+  setKeys(); // what is drawn can be left by keys, before its module is there
   store.subscribe(draw);
   setInterval(() => document.hidden || store.touch(), TICK_MS);
   document.addEventListener("visibilitychange", () => store.touch());

@@ -116,6 +116,9 @@ def test_hostile_memories_are_text_and_observers_see_none(
         "\\u202efig.nimda <img src=x onerror=alert(1)>"
     )
     assert page.locator("img").count() == 0
+    box = page.get_by_role("complementary").bounding_box()
+    assert box is not None
+    assert box["width"] == PHONE["width"]
     page.get_by_role("link", name="All memories").click()
     expect(page.get_by_role("link", name="fig.nimda")).to_be_visible()
     observer = operator.create_token(principal="eve", role="observer", name="eve").token

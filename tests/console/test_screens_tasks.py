@@ -157,7 +157,7 @@ def test_axe_finds_no_violation(
         ("#/tasks", "none waits"),
         (f"#/tasks/{task.task_id}", "Cancel the task"),
         ("#/tasks/new", "It would fire at"),
-        ("#/documents/MEMORY.md", "Adopt edits"),
+        ("#/documents/MEMORY.md", "Managed block"),
     ):
         page = open_page(address, size=size, scheme=scheme)
         expect(page.get_by_text(shown).first).to_be_visible()

@@ -7,6 +7,7 @@ import { html, keyed, render } from "../view.js";
 const MOST = 12;
 const IDS = [
   [/^run_[\w-]+$/, "run"], [/^ses_[\w-]+$/, "session"], [/^apr_[\w-]+$/, "inbox"], [/^mem_[\w-]+$/, "memory"],
+  [/^(?:tsk|sch)_[\w-]+$/, "tasks"],
 ];
 
 /** Open it; the focus goes back to where it was when it closes. */

@@ -56,7 +56,7 @@ function readItem(context, { parts: [document], query }) {
 export function view(context, { parts: [name], query }) {
   const place = context.store.state.documents;
   if (!place) return html`<div class="pad"></div>`;
-  return html`<div class="split with-item ${name ? "has-item" : ""} ${context.isLive() ? "" : "dim"}"><div class="pad"><h1>Documents</h1>
+  return html`<div class="split with-item documents ${name ? "has-item" : ""} ${context.isLive() ? "" : "dim"}"><div class="pad"><h1>Documents</h1>
     ${shown(place, "list", () => readList(context, query), (list) => html`<p class="soft">Workspace ${list.workspace}. ${list.writes ? "The daemon may write its blocks." : "The daemon writes nothing by itself: documents.write is off."}</p>
       ${section("Files", list.documents.length, null, html`<ol class="plain-hits">${keyed(list.documents, (each) => each.document, (each) => row(each, name, query))}</ol>`)}
       ${name ? shown(place, "item", () => readItem(context, context.route), (item) => content(item, query)) : null}`)}
