@@ -8,8 +8,7 @@ from msgspec.structs import replace
 from palyra.core.ports import JournalStore
 from palyra.core.tape.outline import KINDS, TapeOutline, doubtful, make_outline, without_taint
 from palyra.core.tape.search import TapeFound, TapeHit, TapeSearch, find_hit
-from palyra.core.tape.taint import read_taint
-from palyra.errors import PalyraError
+from palyra.core.tape.taint import brings_taint
 
 MOST_CONFIRMED = 200  # events that are decoded for an outline; one tape has a few of these kinds
 
@@ -28,10 +27,8 @@ def outline_tape(
 
 
 def _is_taint(store: JournalStore, run_id: str, seq: int) -> bool:
-    try:
-        return bool(read_taint(store.read_tape(run_id, after_seq=seq - 1, limit=1).rows))
-    except PalyraError:
-        return False  # purged
+    rows = store.read_tape(run_id, after_seq=seq - 1, limit=1).rows
+    return any(brings_taint(row.kind, row.data) for row in rows)
 
 
 def search_tape(store: JournalStore, run_id: str, wanted: TapeSearch) -> TapeFound:

@@ -72,6 +72,10 @@ def test_attachments_do_not_taint(store: JournalStore) -> None:
     store.commit([Change(rows=rows)])
     marks = [(each.mark, each.seq) for each in outline_tape(store, "run_a", 10).marks]
     assert ("taint", 0) not in marks
+    found = search_tape(store, "run_a", TapeSearch(marks=("taint",)))
+    assert [1] == [hit.seq for hit in found.hits]  # damaged, so it may have brought some
+    whole = search_tape(store, "run_a", TapeSearch())
+    assert [(), ("taint",)] == [hit.marks for hit in whole.hits]
 
 
 @pytest.mark.parametrize(
@@ -83,6 +87,7 @@ def test_attachments_do_not_taint(store: JournalStore) -> None:
         (TapeSearch(text='"quoted" ÄÖ'), [2]),
         (TapeSearch(text="'; DROP TABLE tape; --"), []),
         (TapeSearch(kinds=("tool.completed",)), [2, 3]),
+        (TapeSearch(kinds=("tool.completed",) * 40_000), [2, 3]),
         (TapeSearch(call_id="c2"), [3]),
         (TapeSearch(marks=("failure", "denial")), [1, 2]),
         (TapeSearch(marks=("taint",)), [2]),

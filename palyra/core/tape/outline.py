@@ -3,7 +3,8 @@
 An event has a code, one character made of its kind and two flags, so that a tape of 100 000 events
 is a text of 100 000 characters that a store makes in one statement.  A store finds a flag by a
 needle in the payload: JSON escapes the quotes of its strings, so a needle with a quote never occurs
-inside of one.  Arguments and attachments are chosen by others, so a taint found in them is looked at again.
+inside of one.  Arguments and attachments are chosen by others, so a taint found in them is looked at again
+(`doubtful`, `marks_of_event`).
 """
 
 from collections import Counter
@@ -12,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from palyra.core.tape import events as ev
-from palyra.core.tape.taint import TAINTING
+from palyra.core.tape.taint import TAINTING, brings_taint
 
 Mark = Literal["approval", "denial", "failure", "guard", "recovery", "taint"]
 
@@ -104,12 +105,19 @@ def codes_with(marks: tuple[Mark, ...]) -> str:
 
 def doubtful(codes: str) -> list[int]:
     """Return the places whose payload must be decoded to know whether the event brought taint."""
-    found = [
-        code
-        for code in {*codes}
-        if "taint" in marks_of(code) and kind_of(code) != ev.ToolCompleted.KIND
-    ]
+    found = list(filter(_is_doubtful, {*codes}))
     return [] if not found else [at for at, code in enumerate(codes) if code in found]
+
+
+def _is_doubtful(code: str) -> bool:
+    return "taint" in marks_of(code) and kind_of(code) != ev.ToolCompleted.KIND
+
+
+def marks_of_event(kind: str, data: bytes) -> tuple[Mark, ...]:
+    """Return the marks of an event, of which a doubtful taint is confirmed."""
+    code = code_of(kind, data)
+    is_taint = not _is_doubtful(code) or brings_taint(kind, data)
+    return marks_of(code if is_taint else without_taint(code))
 
 
 def without_taint(code: str) -> str:

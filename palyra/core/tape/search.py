@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from palyra.core.tape.outline import Mark, code_of, marks_of
+from palyra.core.tape.outline import Mark, marks_of_event
 
 BEFORE_CHARS, AFTER_CHARS = 60, 140  # of an excerpt, round the begin of the match
 MAX_DEPTH = 32  # of a payload
@@ -55,9 +55,9 @@ class TapeFound(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def find_hit(row: EventRow, wanted: TapeSearch) -> TapeHit | None:
     """Return the hit if the event fits, else None."""
-    marks = marks_of(code_of(row.kind, row.data))
     if wanted.kinds and row.kind not in wanted.kinds:
         return None
+    marks = marks_of_event(row.kind, row.data)
     if wanted.marks and not {*wanted.marks}.intersection(marks):
         return None
     try:

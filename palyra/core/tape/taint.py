@@ -7,7 +7,7 @@ import msgspec
 from palyra.core.journal.tape_row import TapeRow
 from palyra.core.model.messages import ToolMessage
 from palyra.core.tape import events as ev
-from palyra.errors import Damaged
+from palyra.errors import Damaged, Purged
 
 TAINTING = frozenset({
     ev.ToolProposed.KIND, ev.ToolCompleted.KIND, ev.ConversationInherited.KIND,
@@ -43,6 +43,17 @@ def read_taint(rows: Iterable[TapeRow]) -> tuple[TaintSource, ...]:
         else:
             found.extend(_sources(row.seq, event, tools))
     return tuple(found)
+
+
+def brings_taint(kind: str, data: bytes) -> bool:
+    """True if the event is a source: a damaged one is, and a purged one is not."""
+    try:
+        event = ev.decode_event(kind, data)
+    except Purged:
+        return False
+    except Damaged:
+        return True
+    return any(_sources(0, event, {}))
 
 
 def _sources(seq: int, event: ev.Event, tools: dict[str, str]) -> Iterable[TaintSource]:

@@ -118,8 +118,9 @@ def _condition(wanted: TapeSearch) -> tuple[str, list[str | bytes]]:
     """Return what a row must have to be a candidate; `core.tape.search` decides on its values."""
     parts, values = ["TRUE"], list[str | bytes]()
     if wanted.kinds:
-        parts.append(f"kind IN ({', '.join('?' * len(wanted.kinds))})")
-        values += wanted.kinds
+        kinds = {*wanted.kinds}  # once each: a statement has a bound of parameters
+        parts.append(f"kind IN ({', '.join('?' * len(kinds))})")
+        values += kinds
     if wanted.marks:
         parts.append(f"instr(?, {_CODE})")
         values.append(outline.codes_with(wanted.marks))
