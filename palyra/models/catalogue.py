@@ -44,7 +44,7 @@ class ModelCatalogue(dict[str, LanguageModel]):  # noqa: FURB189 - a hit must co
 
     def _forget_created(self) -> None:
         for name in [*self.keys() - self._fixed.keys()]:
-            del self[name]
+            self.pop(name, None)  # `replace` is called in a thread
 
     def __missing__(self, name: str) -> LanguageModel:
         provider, separator, model = name.partition("/")

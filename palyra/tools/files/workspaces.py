@@ -7,6 +7,7 @@ A call that names a workspace which is not configured fails, so no run continues
 All functions but `tools_by_workspace` block; they are called from a thread.
 """
 
+import threading
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence, ValuesView
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -94,14 +95,16 @@ class PerWorkspace(Mapping[str, _Made], Generic[_Place, _Made]):
         self._places = places
         self._build = build
         self._made: dict[str, tuple[_Place, _Made]] = {}
+        self._building = threading.Lock()  # else two threads would keep two objects of one place
 
     def __getitem__(self, name: str) -> _Made:
         place = self._places[name]
         made = self._made.get(name)
-        if made is None or made[0] is not place:
-            made = (place, self._build(place))
-            current = {each: self._places.get(each) for each in self._made}
-            kept = {key: old for key, old in self._made.items() if old[0] is current.get(key)}
+        if made is not None and made[0] is place:
+            return made[1]
+        with self._building:
+            kept = {key: old for key, old in self._made.items() if old[0] is self._places.get(key)}
+            made = kept.get(name) or (place, self._build(place))
             self._made = {**kept, name: made}
         return made[1]
 

@@ -10,6 +10,7 @@ is read again only if its status has changed.
 
 import os
 import stat
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from difflib import get_close_matches
@@ -40,6 +41,7 @@ from palyra.tools.toolbox import ThreadTool, Tool
 SOURCE = "text_skills"  # in the toolbox
 MAX_FILES = 40  # of a skill that are named
 MAX_LISTED = 200  # entries of one folder that are looked at
+MAX_FOLDERS = 100  # of a skill that are looked into
 _TOPS = tuple(folder.partition("/")[0] for folder in FOLDERS)
 _Status = tuple[int, ...]
 log = structlog.get_logger("palyra.skills")
@@ -194,9 +196,9 @@ class TextSkills:
 def _list_files(place: Workspace, folder: str) -> list[str]:
     """Return the files beside SKILL.md, below the folder, bounded."""
     found: list[str] = []
-    waiting = [""]
-    while waiting and len(found) < MAX_FILES:
-        inner = waiting.pop(0)
+    waiting, looks = deque([""]), 0
+    while waiting and len(found) < MAX_FILES and looks < MAX_FOLDERS:
+        inner, looks = waiting.popleft(), looks + 1
         for name, is_folder in _list_names(place, f"{folder}/{inner}".rstrip("/")):
             path = f"{inner}/{name}".lstrip("/")
             if is_folder:

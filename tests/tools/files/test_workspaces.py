@@ -1,5 +1,6 @@
 """Several workspaces: a call and a checkpoint find the folder that they belong to, or none."""
 
+import threading
 from pathlib import Path
 
 import msgspec
@@ -14,6 +15,7 @@ from palyra.tools.files.checkpoints import Checkpoints
 from palyra.tools.files.read import file_tools
 from palyra.tools.files.workspace import Workspace
 from palyra.tools.files.workspaces import (
+    PerWorkspace,
     WorkspaceCheckpoints,
     open_workspaces,
     tools_by_workspace,
@@ -201,3 +203,21 @@ def test_workspaces_stay_apart_for_links(world: World) -> None:
     with pytest.raises(ToolFailure, match="may not be used"):
         read.run(asked)
     assert isinstance(world.workspaces["site"], Workspace)
+
+
+def test_an_object_of_a_place_is_built_once() -> None:
+    """A thread that asks for it while another one builds it gets the same object."""
+    others: list[object] = []
+    threads: list[threading.Thread] = []
+
+    def build(_place: str) -> object:
+        if not threads:
+            threads.append(threading.Thread(target=lambda: others.append(made["a"])))
+            threads[0].start()
+            threads[0].join(0.1)  # it is quicker without a lock
+        return object()
+
+    made = PerWorkspace({"a": "place"}, build)
+    first = made["a"]
+    threads[0].join()
+    assert [first, first] == [made["a"], *others]
