@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from palyra.cli.errors import CommandFailed
 from palyra.cli.output import say
@@ -12,8 +12,12 @@ from palyra.cli.talk import Options, is_daemon_needed, talk
 from palyra.core.text.visible import visible
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from palyra.client import Client
-    from palyra.core.configuration import ConfigView
+    from palyra.core.configuration import ConfigChanged, ConfigView
+
+    Entries = list[dict[str, Any]]
 
 
 def say_in_force(options: Options, *keys: str) -> None:
@@ -33,6 +37,18 @@ def say_in_force(options: Options, *keys: str) -> None:
         say("the running daemon uses it now", dim=True)
     else:
         say(f"the running daemon uses it after a restart: {describe_restart(options)}")
+
+
+async def change_list(
+    client: Client, key: str, change: Callable[[Entries], Entries]
+) -> ConfigChanged:
+    """Write the entries of a key as `change` makes them of those in the file; a running daemon takes them up.
+
+    Raises Conflict for a file that changed meanwhile.  Cancellation: the file may have been written.
+    """
+    view = await client.get_config(key)
+    entries = change([*view.entries[0].next_value])
+    return await client.set_config(key, entries, digest=view.digest)
 
 
 def describe_restart(options: Options) -> str:

@@ -48,7 +48,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "pairings": ("channels", "List, approve and revoke senders."),
     "models": ("models", "List models, their capabilities and their providers' health."),
     "tools": ("tools", "List the tools that a model can call."),
-    "mcp": ("mcp", "List MCP servers, their resources and their prompts."),
+    "mcp": ("mcp", "Add, remove, test and list MCP servers, their resources and their prompts."),
     "skills": ("skills", "Write, install, audit and quarantine WASM skills."),
     "policy": ("policy", "Explain, check and test policies."),
     "usage": ("usage", "Sum up tokens and cost of model calls."),

@@ -12,7 +12,7 @@ import click
 
 from palyra.cli.command import shared_options
 from palyra.cli.errors import CommandFailed
-from palyra.cli.in_force import say_in_force
+from palyra.cli.in_force import change_list, say_in_force
 from palyra.cli.output import print_json, print_table, say
 from palyra.cli.talk import Options, talk
 from palyra.core.text.visible import visible
@@ -68,12 +68,13 @@ def add(
     entry |= {"name": name, "command": list(program)} if program else {"name": name}
     entry |= {"sandbox": "none"} if no_jail else {}
 
-    async def write(client: Client) -> ConfigChanged:
-        view = await client.get_config(_KEY)
-        servers = [without_defaults(each) for each in view.entries[0].next_value]
-        return await client.set_config(_KEY, [*servers, entry], digest=view.digest)
-
-    _say_changed(options, talk(options, write), f"server {name} is added")
+    changed = talk(
+        options,
+        lambda client: change_list(
+            client, _KEY, lambda known: [*map(without_defaults, known), entry]
+        ),
+    )
+    _say_changed(options, changed, f"server {name} is added")
     if hint := "" if options.as_json else _show_hidden(entry):
         say(f"the jail hides folders of it: {hint}", dim=True)
 
@@ -84,16 +85,14 @@ def add(
 def remove(options: Options, name: str) -> None:
     """Remove a server from the configuration; the running daemon stops it at once."""
 
-    async def write(client: Client) -> ConfigChanged:
-        view = await client.get_config(_KEY)
-        servers = [without_defaults(each) for each in view.entries[0].next_value]
-        left = [each for each in servers if each["name"] != name]
+    def without(servers: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        left = [without_defaults(each) for each in servers if each["name"] != name]
         if len(left) == len(servers):
-            known = ", ".join(each["name"] for each in servers) or "none"
-            raise NotFound(f"no MCP server {name!r}; configured: {known}", field="name")
-        return await client.set_config(_KEY, left, digest=view.digest)
+            raise _unknown(name, [each["name"] for each in servers])
+        return left
 
-    _say_changed(options, talk(options, write), f"server {name} is removed")
+    changed = talk(options, lambda client: change_list(client, _KEY, without))
+    _say_changed(options, changed, f"server {name} is removed")
 
 
 @mcp.command()
@@ -177,9 +176,14 @@ async def _find(client: Client, name: str) -> McpServerView:
     servers = (await client.list_mcp_servers()).servers
     found = next((each for each in servers if each.name == name), None)
     if found is None:
-        known = ", ".join(each.name for each in servers) or "none"
-        raise NotFound(f"no MCP server {name!r}; configured: {known}", field="name")
+        raise _unknown(name, [each.name for each in servers])
     return found
+
+
+def _unknown(name: str, known: list[str]) -> NotFound:
+    return NotFound(
+        f"no MCP server {name!r}; configured: {', '.join(known) or 'none'}", field="name"
+    )
 
 
 def without_defaults(entry: dict[str, Any]) -> dict[str, Any]:

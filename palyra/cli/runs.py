@@ -22,8 +22,6 @@ from palyra.core.run.todos import count_todos, list_todos
 from palyra.core.session.commands import Forked
 from palyra.core.tape.events import RunStarted, Todo, TodosChanged
 
-PAGE_ROWS = 500
-
 
 @click.group()
 def runs() -> None:
@@ -225,15 +223,24 @@ def wait(options: Options, run_id: str, *, attention: bool, approve: str | None)
 async def _read(client: Client, run_id: str) -> tuple[RunView, str | None, tuple[Todo, ...]]:
     """Return a run, its whole answer, if it has one, and its last to-do list."""
     run = await client.get_run(run_id)
-    todos: tuple[Todo, ...] = ()
-    cursor = -1 if run.tool_calls else None
-    while cursor is not None:
-        page = await client.read_tape(run_id, cursor, limit=PAGE_ROWS)
-        cursor = page.next_after_seq
-        for item in page.events:
-            if isinstance(item.event, (RunStarted, TodosChanged)):
-                todos = item.event.todos
+    todos = await _read_todos(client, run) if run.tool_calls else ()
     return run, await client.read_answer(run), todos
+
+
+async def _read_todos(client: Client, run: RunView) -> tuple[Todo, ...]:
+    """Return the list of the last event that has one, found from the end of the tape."""
+    kinds = (RunStarted.KIND, TodosChanged.KIND)
+    before: int | None = run.head_seq
+    while before is not None:
+        found = await client.find_in_tape(
+            run.run_id, kinds=kinds, from_seq=before, backwards=True, limit=1
+        )
+        if found.hits:
+            page = await client.read_tape(run.run_id, found.hits[0].seq - 1, limit=1)
+            event = page.events[0].event
+            return event.todos if isinstance(event, (RunStarted, TodosChanged)) else ()
+        before = found.next_seq
+    return ()
 
 
 def _print_run(

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 import click
 
 from palyra.cli.command import shared_options
-from palyra.cli.in_force import say_in_force
+from palyra.cli.in_force import change_list, say_in_force
 from palyra.cli.output import print_json, print_table, say
 from palyra.cli.talk import Options, talk
 from palyra.core.journal.records import DEFAULT_WORKSPACE
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from palyra.client import Client
-    from palyra.core.configuration import ConfigChanged
     from palyra.net.protocol.results import WorkspaceView
 
 _NAME_CHARS = 48
@@ -35,27 +34,9 @@ workspace_option = click.option(
 
 _KEY = "tools.workspaces"
 _SYSTEM = tuple(
-    map(
-        Path,
-        [
-            "/bin",
-            "/boot",
-            "/dev",
-            "/etc",
-            "/lib",
-            "/lib64",
-            "/opt",
-            "/proc",
-            "/root",
-            "/run",
-            "/sbin",
-            "/srv",
-            "/sys",
-            "/usr",
-            "/var",
-        ],
-    )
-)
+    map(Path, ("/bin", "/boot", "/dev", "/etc", "/lib", "/lib64", "/opt", "/proc", "/root", "/run", "/sbin",
+               "/srv", "/sys", "/usr", "/var"))
+)  # fmt: skip
 
 
 @click.group(
@@ -130,21 +111,13 @@ def _change(
     options: Options, change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
 ) -> None:
     """Write changed workspaces, which the running daemon takes up."""
-    changed = talk(options, lambda client: _write(client, change))
+    changed = talk(options, lambda client: change_list(client, _KEY, change))
     if options.as_json:
         print_json(changed)
         return
     for each in changed.value:
         say(f"workspace {each['name']}: {visible(each['path'])}")
     say_in_force(options, _KEY)
-
-
-async def _write(
-    client: Client, change: Callable[[list[dict[str, Any]]], list[dict[str, Any]]]
-) -> ConfigChanged:
-    view = await client.get_config(_KEY)
-    now = view.entries[0].next_value
-    return await client.set_config(_KEY, change(list(now)), digest=view.digest)
 
 
 def _with(entries: list[dict[str, Any]], folder: Path, name: str | None) -> list[dict[str, Any]]:
@@ -237,7 +210,7 @@ async def _offer(client: Client, folder: Path) -> bool:
 
     Cancellation: the folder may be a workspace.
     """
-    from palyra.cli.typed_line import read_answer  # noqa: PLC0415 - help must be instant
+    from palyra.cli.typed_line import wait_line  # noqa: PLC0415 - help must be instant
 
     if folder in {Path("/"), Path.home()}:
         say(f"{visible(str(folder))} cannot be a workspace: it holds keys and settings", err=True)
@@ -246,10 +219,10 @@ async def _offer(client: Client, folder: Path) -> bool:
     is_system = any(map(folder.is_relative_to, _SYSTEM)) and not folder.is_relative_to(Path.home())
     question = f"make {visible(str(folder))} a workspace of the daemon ({warning if is_system else ''}y/n)? "
     say(question, err=True, nl=False)
-    if await read_answer() not in {"y", "yes"}:
+    if (await wait_line()).lower() not in {"y", "yes"}:
         return False
     try:
-        await _write(client, lambda entries: _with(entries, folder, None))
+        await change_list(client, _KEY, lambda entries: _with(entries, folder, None))
     except PalyraError as error:
         say(f"it is no workspace: {visible(error.message)}", err=True)
         return False

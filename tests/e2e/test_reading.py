@@ -47,6 +47,22 @@ async def test_answer_is_read_after_the_run(tmp_path: Path) -> None:
     assert "two\nwords" == shown.json["answer"]["text"]
 
 
+async def test_the_last_to_do_list_is_read_after_the_run(tmp_path: Path) -> None:
+    """`runs show` prints the list of the last call that changed it, and none of a run without one."""
+    first, last = (
+        f'/call update_todos {{"todos": [{{"text": "look", "state": "{state}"}}]}}'
+        for state in ("pending", "done")
+    )
+    async with real_daemon(tmp_path) as daemon, connect(home=daemon.home) as client:
+        listed = await answer(client, f"{first}\n/then\n{last}\n/then\n/say ready")
+        plain = await answer(client, '/call echo {"text": "x"}\n/then\n/say ready')
+        shown, other = [
+            (await palyra("runs", "show", each, home=daemon.home)).out for each in (listed, plain)
+        ]
+    assert "to-do list, 1 of 1 done:\n  ✓ look\n" in shown
+    assert "to-do list" not in other
+
+
 async def test_long_answer_is_read_whole(tmp_path: Path) -> None:
     """`run.get` has the beginning of a long answer and its place on the tape; the clients have all of it."""
     text = "é" * LONG
