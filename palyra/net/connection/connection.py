@@ -242,19 +242,24 @@ class Connection:
         """End the connection when its token expires; a login is in use while it is connected."""
         expires_ms = await self._extend(self.caller.expires_ms)
         while expires_ms is not None:
-            await self._wait_until(expires_ms - (self.caller.slide_ms or 0) // 2)
+            half_ms = (self.caller.slide_ms or 0) // 2
+            await self._wait_until(expires_ms - half_ms)
             before_ms, expires_ms = expires_ms, await self._extend(expires_ms)
             if expires_ms == before_ms:
-                await self._wait_until(expires_ms)
+                if half_ms:
+                    await self._wait_until(expires_ms)
                 self.hang_up(close_codes.REVOKED, "token expired")
                 return
 
     async def _extend(self, expires_ms: int | None) -> int | None:
-        """Return when the login expires; unchanged if the journal takes no commit."""
-        try:
-            return await self._backend.logins.extend(self.caller)
-        except PalyraError:
-            return expires_ms
+        """Return when the login expires; while the journal refuses, try again until it has expired."""
+        while True:
+            try:
+                return await self._backend.logins.extend(self.caller)
+            except PalyraError:
+                if expires_ms is None or expires_ms <= self._backend.now_ms():
+                    return expires_ms
+            await trio.sleep(EXPIRY_LOOK_S)
 
     async def _wait_until(self, at_ms: int) -> None:
         """Wait for a time of the wall clock: the loop's clock does not count suspended time."""

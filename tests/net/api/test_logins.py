@@ -4,7 +4,8 @@ import pytest
 import trio
 import trio.testing
 
-from palyra.errors import RateLimited, Unauthenticated
+from palyra.core.access import Caller
+from palyra.errors import RateLimited, Unauthenticated, Unavailable
 from palyra.net.api.logins import (
     CLOSED_S,
     CODE_LIFE_S,
@@ -166,6 +167,33 @@ async def test_a_login_lasts_while_it_is_used(autojump_clock: Clock) -> None:
         daemon.now_ms += SLIDE_MS + 1
         late = daemon.dial(cookie_halves=(login.cookie_half,))
         await late.fail("connect", token=login.page_half)
+
+
+async def test_a_login_outlasts_a_journal_that_refuses(
+    autojump_clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An extension that was refused is tried again while the login holds, and ends it otherwise."""
+    async with open_daemon() as daemon:
+        logins, is_broken = daemon.backend.logins, False
+        extend = logins.extend
+
+        async def refused(caller: Caller) -> int | None:
+            if is_broken:
+                raise Unavailable("the disk is busy")
+            return await extend(caller)
+
+        monkeypatch.setattr(logins, "extend", refused)
+        login = await log_in(daemon)
+        peer = daemon.dial(cookie_halves=(login.cookie_half,))
+        await peer.call("connect", token=login.page_half)
+        for hour in range(1, 20):
+            is_broken = hour in {6, 7}  # half of its time has passed
+            await pass_time(daemon, HOUR_MS / 1000)
+        assert await peer.call("ping")
+        is_broken = True
+        for _ in range(19):
+            await pass_time(daemon, HOUR_MS / 1000)
+        assert (4403, "token expired") == await peer.read_to_end()
 
 
 async def test_no_login_lasts_longer_than_a_week(autojump_clock: Clock) -> None:
