@@ -12,7 +12,7 @@ from palyra.core.tool.spec import ToolCall, ToolFailure, ToolOutput, ToolSpec
 from palyra.errors import PalyraError
 from palyra.tools.toolbox import AsyncTool, OnOutput, Tool
 
-PLAN_CHARS = 12_000  # a question shows at most 16 KiB
+PLAN_CHARS = 12_000  # as much as a person can be asked to read at once
 
 SPEC = ToolSpec(
     name=PROPOSE_PLAN,

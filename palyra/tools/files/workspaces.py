@@ -7,7 +7,6 @@ A call that names a workspace which is not configured fails, so no run continues
 All functions but `tools_by_workspace` block; they are called from a thread.
 """
 
-import threading
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence, ValuesView
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -89,23 +88,24 @@ class Workspaces(Mapping[str, Workspace]):
 
 
 class PerWorkspace(Mapping[str, _Made], Generic[_Place, _Made]):
-    """One object per place, built at its first use and kept as long as the place is the same."""
+    """One object per place, built at its first use and kept as long as the place is the same.
+
+    Of two threads that build one at the same time both get the first object (`dict.setdefault` is atomic).
+    """
 
     def __init__(self, places: Mapping[str, _Place], build: Callable[[_Place], _Made]) -> None:
         self._places = places
         self._build = build
-        self._made: dict[str, tuple[_Place, _Made]] = {}
-        self._building = threading.Lock()  # else two threads would keep two objects of one place
+        self._made: dict[tuple[str, int], tuple[_Place, _Made]] = {}  # by name and id of the place
 
     def __getitem__(self, name: str) -> _Made:
         place = self._places[name]
-        made = self._made.get(name)
-        if made is not None and made[0] is place:
-            return made[1]
-        with self._building:
-            kept = {key: old for key, old in self._made.items() if old[0] is self._places.get(key)}
-            made = kept.get(name) or (place, self._build(place))
-            self._made = {**kept, name: made}
+        made = self._made.get((name, id(place)))
+        if made is None:
+            for key, (old, _) in [*self._made.items()]:
+                if old is not self._places.get(key[0]):
+                    self._made.pop(key, None)
+            made = self._made.setdefault((name, id(place)), (place, self._build(place)))
         return made[1]
 
     def __iter__(self) -> Iterator[str]:
