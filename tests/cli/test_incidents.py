@@ -50,6 +50,7 @@ async def test_an_incident_is_shown_with_its_end() -> None:
 async def test_a_remedy_is_shown_before_and_after_it_is_attempted() -> None:
     """The list and the incident have the one that auto would attempt, or the attempts so far."""
     stuck = {**INCIDENT, "domain": "run", "key": "run_stuck:run_1", "remedy": "resume_run"}
+    stuck |= {"remedies": ["resume_run", "resume_run", "cancel_run"], "may_change": "one run"}
     tried = {**stuck, "attempts": 2, "remedied": "the run was resumed from its tape"}
     _, listed = await ask("list", method="incident.list", reply={"incidents": [stuck, tried]})
     assert "auto: resume_run" in listed

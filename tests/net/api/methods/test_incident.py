@@ -32,6 +32,10 @@ async def test_a_page_is_asked_for_and_shown(autojump_clock: Clock) -> None:
             shown["resolves_itself"],
         )
         assert not {"resolved_ms", "by", "reason", "attempts"} & shown.keys()
+        assert (["checkpoint_wal"] * 3, "the write-ahead log") == (
+            shown["remedies"],
+            shown["may_change"],
+        )
         assert "inc_1" == page["next_cursor"]
 
 
