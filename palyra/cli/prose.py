@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 MARK = "● "  # begins an answer in a conversation
 MIN_WIDTH = 20
+SEEN_CHARS = 2_000  # of a text behind a gap
 SMALL_CHARS = 4_000  # of a block that is parsed at each of its lines
 CODE_THEME = "ansi_dark"  # the colours of the terminal, on its own background
 
@@ -45,6 +46,7 @@ class Prose:
         self._find_size = find_size
         self._mark = mark
         self._rest = ""
+        self._behind_gap = ""  # shown live alone
         self._parse_chars = 0  # length of the rest that is worth a look for finished blocks
         self._has_begun = False
 
@@ -61,9 +63,17 @@ class Prose:
         if self._rest and is_live:
             self._show_live(self._wrap_rest())
 
+    def show_behind_gap(self, text: str) -> None:
+        """Show a piece whose place is not known until the text is complete; it is never printed."""
+        self._behind_gap = (self._behind_gap + safe(text))[-SEEN_CHARS:]
+        self._show_live(self._wrap_rest())
+
     def end(self) -> None:
         """Print what is left, with an empty line below a text that has a mark."""
         rest, self._rest, self._parse_chars = self._rest, "", 0
+        if self._behind_gap:
+            self._behind_gap = ""
+            self._show_live(())
         self._print_block(rest)
         if self._has_begun and self._mark:
             self._print("\n")
@@ -73,7 +83,8 @@ class Prose:
         """Return the last rows of the block in progress, where they will be when it is rendered."""
         columns, rows = self._find_size()
         width = max(columns - len(self._mark), MIN_WIDTH)
-        shown = wrap_words(self._rest[-width * (rows + 1) :], width)[-rows:]
+        text = f"{self._rest} … {self._behind_gap}".lstrip() if self._behind_gap else self._rest
+        shown = wrap_words(text[-width * (rows + 1) :], width)[-rows:]
         first, other = self._mark, " " * len(self._mark)
         indents = [other if self._has_begun else first, *[other] * len(shown)]
         lines = [f"{indent}{row}" for indent, row in zip(indents, shown, strict=False)]

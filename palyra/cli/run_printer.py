@@ -2,7 +2,8 @@
 
 Theory of the printed text: the model's text arrives twice, first as uncommitted deltas, then
 complete in the committed `turn.completed`; the answer arrives once more in `message.completed`.
-Deltas may be missing; their offsets say so, and what follows a gap is printed with the committed text.
+Deltas may be missing; their offsets say so: what follows a gap is shown in live lines, and printed with
+the committed text.
 `RunPrinter` prints of each committed text only the part that has not been
 printed: it removes the printed text if that is a prefix of the committed one, and otherwise prints
 the whole committed text on a new line.  A turn that ended at the token limit ("length") is
@@ -104,6 +105,8 @@ class RunPrinter:
             return
         printed = self._streamed.get(progress.item, "")
         if progress.offset not in {None, len(printed)}:  # deltas before it are missing
+            if self._prose is not None:
+                self._prose.show_behind_gap(progress.delta)
             return
         self._streamed[progress.item] = printed + progress.delta
         self._print(progress.delta, is_live=True)

@@ -82,6 +82,20 @@ def test_nothing_is_hidden_and_nothing_steers(text: str, shown: str) -> None:
     assert shown == " ".join(" ".join(lines).split())
 
 
+def test_text_behind_a_gap_is_seen_and_not_printed() -> None:
+    """Who joins a stream late, or loses a piece of it, sees it go on; what is printed has its place."""
+    printed: list[str] = []
+    live: list[list[str]] = []
+    prose = Prose(printed.append, lambda lines: live.append([*lines]), lambda: (60, 8), MARK)
+    prose.add("one ")
+    for piece in ("four ", "five"):
+        prose.show_behind_gap(piece)
+    assert ["", "● one  … four five"] == live[-1]
+    prose.add("two three four five", is_live=False)
+    prose.end()
+    assert ("\n● one two three four five\n\n", []) == ("".join(printed), live[-1])
+
+
 def test_open_fence_is_one_block() -> None:
     """Empty lines within code end no block."""
     finished, rest = split_blocks("before\n\n```\na\n\nb")
