@@ -8,7 +8,7 @@ import { PAGE, Tape } from "./fold/tape.js";
 const AT_ONCE = 2; // pages that are read
 const SOON_MS = 300; // between readings of the head
 const OUTLINE_MS = 2_000;
-const HEAD_ROWS = 6;
+const RETRY_MS = 1_000;
 const FOUND = 500;
 
 export class RunReader {
@@ -47,7 +47,7 @@ export class RunReader {
     this.error = null;
     try {
       const [view, outline, first] = await Promise.all([
-        this.#ask("run.get"), this.#ask("tape.outline", { buckets: 400, codes: true }), this.#ask("tape.read", { limit: HEAD_ROWS }),
+        this.#ask("run.get"), this.#ask("tape.outline", { buckets: 400, codes: true }), this.#ask("tape.read", { limit: PAGE }),
       ]);
       Object.assign(this, { view, outline, tape: new Tape(outline) });
       this.accepted = first.events.find((event) => event.kind === "run.accepted")?.data ?? null;
@@ -162,7 +162,7 @@ export class RunReader {
       const page = this.#wanted.find(({ first }) => !this.#reading.has(first));
       if (!page) return;
       this.#wanted = this.#wanted.filter((each) => each !== page);
-      void this.#read(page).catch(() => {}).then(() => this.#pump());
+      void this.#read(page).then(() => this.#pump(), () => setTimeout(() => this.#touch(), RETRY_MS)); // a new look asks again
     }
   }
 

@@ -26,7 +26,8 @@ export class Tape {
   constructor({ floor, kinds, codes }) {
     this.floor = floor;
     this.#kinds = [...kinds];
-    this.#codes = Array.from(codes, (code) => code.charCodeAt(0) - FIRST_CODE);
+    this.#codes = new Array(codes.length);
+    for (let at = 0; at < codes.length; at++) this.#codes[at] = codes.charCodeAt(at) - FIRST_CODE;
   }
 
   get head() {

@@ -19,7 +19,8 @@ import * as acts from "../run-acts.js";
 
 export const title = "Run";
 
-const AHEAD = 80; // events behind the last one in sight that are read, too
+const BEFORE = 10; // events before those in sight that are read, too: rows that are there and not in sight
+const AHEAD = 80; // and behind: the ends of calls
 const AUTO_VERIFY = 5_000; // events: a longer tape is verified when somebody asks
 
 export function open(context, route) {
@@ -223,7 +224,7 @@ function selectedRow(run, rows) {
 }
 
 function sighted(context, run, first, last) {
-  if (!run.found) run.reader.need(first - 1, last + AHEAD);
+  if (!run.found) run.reader.need(first - BEFORE, last + AHEAD);
   if (run.sight?.[0] === first && run.sight[1] === last) return;
   run.sight = [first, last];
   context.store.touch();
