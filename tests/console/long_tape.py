@@ -49,8 +49,12 @@ def events() -> Iterator[ev.Event]:
             policy_version="1",
         )
         yield ev.ToolStarted(call_id=call_id, executor="thread", enforcement="none", batch=turn)
-        status = "failed" if turn % FAILURES_EVERY == 0 else "succeeded"
-        yield ev.ToolCompleted(call_id=call_id, status=status, output="x" * 120, duration_ms=3)
+        yield ev.ToolCompleted(
+            call_id=call_id,
+            status="failed" if turn % FAILURES_EVERY == 0 else "succeeded",
+            output="x" * 120,
+            duration_ms=3,
+        )
         yield ev.ToolAttested(call_id=call_id, attestation={}, digest="5f0c", signature="00")
 
 

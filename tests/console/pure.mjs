@@ -9,6 +9,8 @@ import { along, changedWords } from "../../palyra/console/fold/difference.js";
 import { answer, isUnwell, lanes, rowsOf, rowsWith } from "../../palyra/console/fold/health.js";
 import { parse } from "../../palyra/console/fold/markdown.js";
 import { exact, headline } from "../../palyra/console/fold/money.js";
+import { PAGE, Tape } from "../../palyra/console/fold/tape.js";
+import { callOf, gist } from "../../palyra/console/fold/rows.js";
 import { grouped, many, pieces, tail, visible } from "../../palyra/console/fold/text.js";
 import { group } from "../../palyra/console/fold/roster.js";
 import { filterOf, tree, windowOf } from "../../palyra/console/fold/runs.js";
@@ -208,4 +210,46 @@ test("rows of a table: filters of the address, children below their parent, the 
     const { first, last, before, after } = windowOf(1_000, { top, height: 700, row: 28 });
     assert.ok(last - first <= 46 && before + (last - first) * 28 + after === 28_000, `${top}`);
   }
+
+const KINDS = ["tool.attested", "tool.completed", "tool.proposed", "turn.completed", "turn.started"];
+const event = (seq, kind, data = {}) => ({ seq, kind, at_ms: seq, data });
+const tapeOf = (kinds, floor = 0) => new Tape({ floor, kinds: KINDS, codes: kinds.map((kind) => String.fromCharCode(256 + 4 * KINDS.indexOf(kind) + 1)).join("") });
+
+test("rows of a tape have their place before an event is read", () => {
+  const tape = tapeOf(["turn.started", "turn.completed", "tool.proposed", "tool.completed", "tool.attested"], 10);
+  assert.deepEqual([tape.head, tape.kindOf(12), tape.rows("raw").length, tape.rows("raw").at(2)], [14, "tool.proposed", 5, 12]);
+  const story = tape.rows("story");
+  assert.deepEqual([story.length, story.at(0), story.at(1), story.find(14), story.find(10)], [2, 11, 12, 1, -1]);
+  assert.deepEqual([tape.rows("calls").length, tape.back(13, "turn.started"), tape.sameFamily(12, 1)], [1, 10, 13]);
+});
+
+test("a tape grows by the next event alone, and gives back what the daemon has lost", () => {
+  const tape = tapeOf(["turn.started"]);
+  const [raw, story] = [tape.rows("raw"), tape.rows("story")];
+  for (const seq of [2, 1, 1]) tape.append(event(seq, "turn.completed"));
+  tape.append(event(2, "run.new_kind"));
+  assert.deepEqual([tape.head, raw.length, story.length, tape.kindOf(2), tape.kindOf(9)], [2, 3, 1, "run.new_kind", "unknown"]);
+  tape.discard(0);
+  assert.deepEqual([tape.head, raw.length, story.length, tape.event(1)], [0, 1, 0, undefined]);
+  tape.append(event(1, "turn.completed", { text: "again" }));
+  assert.equal(tape.event(1).data.text, "again");
+});
+
+test("pages are missing until they are whole, and old ones go", () => {
+  const length = 60 * PAGE;
+  const tape = tapeOf(Array(length).fill("turn.started"));
+  assert.deepEqual(tape.missing(PAGE - 1, PAGE), [{ first: 0, end: PAGE - 1 }, { first: PAGE, end: 2 * PAGE - 1 }]);
+  for (let seq = 0; seq < length; seq++) tape.put([event(seq, "turn.started")]);
+  assert.deepEqual(tape.missing(length - 1, length + 50), []);
+  assert.equal(tape.missing(0, 0).length, 1);
+});
+
+test("a call is made of its events, wherever they are between others", () => {
+  const tape = tapeOf(["tool.proposed", "tool.proposed", "tool.completed", "tool.completed", "tool.attested"]);
+  tape.put([["tool.proposed", "a"], ["tool.proposed", "b"], ["tool.completed", "b"], ["tool.completed", "a"], ["tool.attested", "a"]].map(([kind, call_id], seq) =>
+    event(seq, kind, { call_id, tool: "shell", arguments: { command: "ls" }, status: call_id === "a" ? "failed" : "succeeded", output: "one\ntwo", error: "" })));
+  assert.deepEqual([tape.proposalOf(3), tape.proposalOf(2), tape.call(0).length, tape.call(1).length], [0, 1, 3, 2]);
+  const found = callOf(tape.call(0));
+  assert.deepEqual([found.tool, found.object, found.state, found.isLoud, found.excerpt], ["shell", "ls", "failed", true, "one\ntwo"]);
+  assert.equal(gist({ call_id: "call_1", status: "failed", output: "a\nb", nested: {} }), "status failed · output a b");
 });

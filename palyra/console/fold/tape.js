@@ -35,7 +35,8 @@ export class Tape {
   }
 
   kindOf(seq) {
-    return this.#kinds[this.#codes[seq - this.floor] >> 2] ?? "unknown";
+    const code = this.#codes[seq - this.floor] ?? -1;
+    return this.#kinds[code >> 2] ?? "unknown";
   }
 
   /** The rows of a view; they grow and shrink with the tape. */
