@@ -210,6 +210,7 @@ test("rows of a table: filters of the address, children below their parent, the 
     const { first, last, before, after } = windowOf(1_000, { top, height: 700, row: 28 });
     assert.ok(last - first <= 46 && before + (last - first) * 28 + after === 28_000, `${top}`);
   }
+});
 
 const KINDS = ["tool.attested", "tool.completed", "tool.proposed", "turn.completed", "turn.started"];
 const event = (seq, kind, data = {}) => ({ seq, kind, at_ms: seq, data });
