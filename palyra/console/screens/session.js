@@ -17,7 +17,7 @@ import { html, keyed } from "../view.js";
 export const title = "Session";
 
 const NEAR_END = 60; // pixels from the end that still count as the end
-const EXAMPLE = '/call write_file {"path": "hello.md", "content": "# Hello\\n\\nWritten by palyra.\\n"}\n/then\n/say I wrote **hello.md**.';
+const EXAMPLE = 'Write a greeting into a file.\n/call write_file {"path": "hello.md", "content": "# Hello\\n\\nWritten by palyra.\\n"}\n/then\n/say I wrote **hello.md**.';
 
 export function open(context, route) {
   const { state } = context.store;
@@ -212,7 +212,7 @@ function beginning(context, { draft, offers }, act) {
       <p class="soft">The agent works in ${offers?.workspaces[0] ? html`<span class="mono">${offers.workspaces.find((each) => each.name === (draft.workspace || "default"))?.path ?? ""}</span>` : "the workspace"} and asks before it changes something.</p></header>
     <div class="messages">${offers?.isScripted ? html`<p class="after">No model is set up yet, so the <b>scripted model</b> answers: it follows lines that begin with a slash. <code>palyra models add</code> sets up a real one.</p>
       <p class="after"><button class="button" @click=${() => (draft.write(EXAMPLE), document.getElementById("message")?.focus())}>Try it: have it write a file</button></p>
-      <p class="small muted after">It will ask; the answer is two keys.</p>` : html`<p class="muted after">Say what shall be done. Before a file is changed or a program runs, a question with the whole change is shown here.</p>`}</div>
+      <p class="small muted after">It asks first: review the change, then allow or deny it.</p>` : html`<p class="muted after">Say what shall be done. Before a file is changed or a program runs, a question with the whole change is shown here.</p>`}</div>
     <div class="below">${composer(context, draft, { active: null, act, choices })}</div></section>`;
 }
 
