@@ -252,8 +252,8 @@ def test_a_question_of_the_model_is_answered_by_keys(
 
     free = asks(question="Which name?")
     page.goto(f"{page.url.split('#')[0]}#/inbox/{free.approval_id}")
-    expect(page.get_by_role("article", name="ask_user")).to_be_focused()
     expect(page.locator(".file")).to_contain_text("Which name?")
+    expect(page.get_by_role("article", name=free.approval_id[-8:])).to_be_focused()
     page.keyboard.press("r")
     page.keyboard.type("a d <b>Ada</b>")
     page.keyboard.press("Escape")
@@ -261,6 +261,42 @@ def test_a_question_of_the_model_is_answered_by_keys(
     page.keyboard.press("Enter")
     answered(page).to_have_text("Answered by operator")
     assert operator.get_approval(free.approval_id).reason == "a d <b>Ada</b>"
+
+
+def test_a_form_of_the_model_is_filled_in_by_keys(
+    open_page: OpenPage, operator: blocking.BlockingClient
+) -> None:
+    """Required fields hold the answer back; the model gets the values with their types."""
+    form = {
+        "type": "object",
+        "properties": {
+            "days": {"type": "integer", "minimum": 1},
+            "where": {"type": "string", "enum": ["here", "there"]},
+            "note": {"type": "string"},
+        },
+        "required": ["days", "where"],
+    }
+    run = operator.start_run(
+        f"Ask\n/call ask_user {json.dumps({'question': 'How?', 'form': form})}"
+    )
+    operator.wait_run(run.run_id, until="attention")
+    [question] = operator.list_approvals(run_id=run.run_id, pending_only=True)
+    page = open_page(f"#/inbox/{question.approval_id}")
+    expect(page.locator(".file").first).to_be_visible()
+    expect(page.get_by_role("article")).to_be_focused()
+    page.keyboard.press("End")
+    expect(page.locator(".obstacle")).to_contain_text("Fill in: days, where.")
+    page.keyboard.press("r")
+    expect(page.get_by_label("days")).to_be_focused()
+    page.keyboard.type("3")
+    page.keyboard.press("Tab")
+    page.get_by_label("where").select_option("there")
+    page.get_by_role("article").focus()
+    arm(page)
+    page.keyboard.press("Enter")
+    answered(page).to_have_text("Answered by operator")
+    kept = json.loads(operator.get_approval(question.approval_id).reason or "")
+    assert kept == {"days": 3, "where": "there"}
 
 
 def test_a_budget_question_shows_the_account(

@@ -21,5 +21,8 @@ const ASKED = {
 };
 export const wordsOf = ({ tool }) => ({ ...CALL, ...ASKED[tool] });
 
+/** The fields of a question's form: `{name, rule, isRequired}`. */
+export const fieldsOf = ({ tool, arguments: given }) => (tool === "ask_user" && given?.form ? Object.entries(given.form.properties).map(([name, rule]) => ({ name, rule, isRequired: (given.form.required ?? []).includes(name) })) : []);
+
 /** The answers that a question of the model offers: none if any text is one; null for other questions. */
 export const choicesOf = ({ tool, arguments: given }) => (tool === "ask_user" ? (given?.choices ?? []) : null);

@@ -3,7 +3,7 @@
 // `card` is the state that screens/inbox.js keeps: {id, record, preview, error, reach, history, arm, scope, ttl_ms,
 // reason, reply (to a question of the model), seen, opened, version, result, says}; `act` has what the card can ask for: {press, choose, again, later, next, ...}.
 
-import { choicesOf, wordsOf } from "../fold/question.js";
+import { choicesOf, fieldsOf, wordsOf } from "../fold/question.js";
 import { clock, moment, span, timeOfDay } from "../fold/time.js";
 import { many, oneLine, sentence, tail } from "../fold/text.js";
 import { href } from "../route.js";
@@ -28,6 +28,8 @@ export function obstacle(context, card) {
   const unseen = preview.blocks.filter((_, at) => !seen.has(at));
   if (unseen.length) return `${unseen.length} of ${preview.blocks.length} not seen yet: ${unseen.map(nameOf).join(", ")}`;
   const choices = choicesOf(record);
+  const missing = fieldsOf(record).filter(({ name, isRequired }) => isRequired && card.values[name] === undefined);
+  if (missing.length) return `Fill in: ${missing.map(({ name, rule }) => rule.title ?? name).join(", ")}.`;
   return !choices || card.reply.trim() ? "" : choices.length ? `Choose one of the answers: 1 to ${choices.length}.` : "Write the answer: r goes to it.";
 }
 
@@ -147,10 +149,28 @@ function labelOf(scope, { record, preview, ttl_ms: ttl }) {
 }
 
 /** The answer to a question of the model: one of its choices, or any text. */
-function replyField({ record, reply }, act) {
+function replyField(card, act) {
+  const { record, reply } = card;
+  const fields = fieldsOf(record);
+  if (fields.length) return fields.map((each) => formField(each, card, act));
   const choices = choicesOf(record);
   if (!choices.length) return html`<textarea class="field reply" aria-label="Answer" rows="2" maxlength="8000" placeholder="The answer, for the model" .value=${reply} @input=${(event) => act.choose({ reply: event.target.value })}></textarea>`;
   return choices.map((each, at) => html`<div class="scope"><input type="radio" name="reply" id="reply-${at}" .checked=${reply === each} @change=${() => act.choose({ reply: each })}><label for="reply-${at}"><kbd>${at + 1}</kbd> ${each}</label></div>`);
+}
+
+/** One field of a form; an empty one is left out of the answer. */
+function formField({ name, rule, isRequired }, { values }, act) {
+  const label = `${rule.title ?? name}${isRequired ? "" : " (optional)"}`;
+  const options = rule.type === "boolean" ? [true, false] : rule.enum;
+  const put = (value) => {
+    if (value === undefined) delete values[name];
+    else values[name] = value;
+    act.choose({ reply: JSON.stringify(values) });
+  };
+  const typed = ({ target: { value } }) => put(value === "" ? undefined : rule.type === "string" ? value : Number(value));
+  return html`<label class="row-field"><span>${label} <span class="muted small">${rule.description ?? ""}</span></span>${options
+    ? html`<select class="field reply" @change=${(event) => put(options[event.target.value])}><option value="">–</option>${options.map((each, at) => html`<option value=${at} ?selected=${values[name] === each}>${String(each)}</option>`)}</select>`
+    : html`<input class="field reply" type=${rule.type === "string" ? "text" : "number"} step=${rule.type === "number" ? "any" : null} min=${rule.minimum} max=${rule.maximum} maxlength=${rule.maxLength} .value=${String(values[name] ?? "")} @input=${typed}>`}</label>`;
 }
 
 function scopeRow(context, card, act, scope) {

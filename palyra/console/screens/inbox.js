@@ -59,7 +59,7 @@ function choose(context, id) {
   const known = context.store.state.questions?.find((each) => each.approval_id === id) ?? null;
   const card = {
     id, record: known, preview: null, error: null, reach: null, result: null, says: "", scope: "once", ttl_ms: TTL_MS,
-    reason: "", reply: "", seen: new Set(), opened: new Set(), isRaw: false, cancelling: false, version: ++versions, arm: arming.shown(performance.now()),
+    reason: "", reply: "", values: {}, seen: new Set(), opened: new Set(), isRaw: false, cancelling: false, version: ++versions, arm: arming.shown(performance.now()),
   };
   context.store.state.inbox.card = card;
   void load(context, card);
@@ -200,7 +200,7 @@ function scrolls(object, key) {
 
 async function answer(context, card, decision) {
   const { record, scope, ttl_ms: ttl, reason, reply } = card;
-  const reach = decision === "deny" ? { reason } : { scope, ...(choicesOf(record) ? { reason: reply } : {}), ...(scope === "timeboxed" ? { ttl_ms: ttl } : {}) };
+  const reach = decision === "deny" ? { reason } : { scope, ...(choicesOf(record) ? { answer: reply } : {}), ...(scope === "timeboxed" ? { ttl_ms: ttl } : {}) };
   const touch = () => context.store.touch();
   try {
     card.result = await context.ask("approval.resolve", { approval_id: record.approval_id, digest: record.digest, decision, ...reach });
