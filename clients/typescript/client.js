@@ -130,6 +130,7 @@ const KEYED = new Set([
   "session.archive",
   "session.rename",
   "session.reset",
+  "session.set_mode",
   "session.queue",
   "session.pin",
   "session.checkpoint",

@@ -169,7 +169,7 @@ def deny(options: Options, **given: Any) -> None:  # noqa: ANN401 - as click cal
 
 
 @approvals.command()
-@id_argument("approval_id")
+@id_argument("approval_id", latest=False)
 @click.argument("words", metavar="TEXT")
 @shared_options
 def answer(options: Options, approval_id: str, words: str) -> None:

@@ -1,6 +1,6 @@
 """The console in a real browser, against a real daemon with the scripted model.
 
-One Chromium for a worker, one daemon for the tests of a module.  `open_page` opens the console logged in and
+One Chromium and one daemon for the tests of a module.  `open_page` opens the console logged in and
 fails the test if the page reported an error.
 """
 
@@ -25,9 +25,13 @@ DESK = {"width": 1280, "height": 720}
 PHONE = {"width": 390, "height": 844}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser() -> Generator["Browser"]:
-    """The Chromium of the system."""
+    """The Chromium of the system.
+
+    Not longer than for a module: Playwright's event loop counts as running in this thread, and tests of
+    asyncio could not start one.
+    """
     sync = pytest.importorskip("playwright.sync_api", reason=reason_without("playwright"))
     if CHROMIUM is None:
         pytest.skip(reason_without("chromium"))

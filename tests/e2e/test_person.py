@@ -26,7 +26,7 @@ SHARED = {
 # Results about the caller's own: the parameters name no object of anybody.
 OWN = {
     "memory.import", "run.start", "task.submit", "schedule.add", "session.resolve",
-    "tape.unsubscribe", "reference.preview",
+    "tape.unsubscribe", "run.unwatch", "reference.preview", "console.logout",
 }  # fmt: skip
 # The scope is not enough: refused to everybody who is confined to a principal.
 REFUSED = {"system.tree", "memory.rebuild"}
@@ -46,13 +46,15 @@ LISTS: dict[str, Params] = {
     "memory.status": {},
     "memory.audit": {},
     "run.list": {},
+    "run.watch": {},
     "schedule.list": {},
     "session.list": {},
     "task.counts": {},
     "task.list": {},
     "usage.summary": {"by": "principal"},
 }
-QUIET = {"budget.list", "budget.status", "learning.list", "task.counts"}  # name no object of ann's
+# Name no object of ann's; what a watch sends is confined in `tests/e2e/test_run_watch.py`.
+QUIET = {"budget.list", "budget.status", "learning.list", "run.watch", "task.counts"}
 
 
 async def make_objects(ann: Client, wire: Wire) -> dict[str, Any]:
@@ -104,6 +106,8 @@ def by_id(anns: dict[str, Any]) -> dict[str, Params]:
         "run.replay": run,
         "run.fork": run | {"at_seq": 1},
         "tape.read": run,
+        "tape.find": run | {"text": WORD},
+        "tape.outline": run,
         "tape.export": run,
         "tape.verify": run,
         "tape.subscribe": run,

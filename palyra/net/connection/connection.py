@@ -38,6 +38,7 @@ log = structlog.get_logger("palyra.connection")
 CONNECT_BYTES = 16_384  # of the first message, whose sender is not authenticated yet
 EXPIRY_LOOK_S = 5.0  # delay after which an expiry is noticed on a machine that was suspended
 LAST_ANSWERS_S = 10.0  # for requests in progress when the client ends its input
+ORDINARY_ENDS = frozenset({close_codes.DONE, close_codes.GOING_AWAY})  # of no interest in the log
 
 
 async def serve_connection(transport: Transport, peer: Peer, backend: Backend) -> None:
@@ -50,7 +51,8 @@ async def serve_connection(transport: Transport, peer: Peer, backend: Backend) -
         await connection.serve()
     finally:
         code, reason = connection.farewell
-        log.debug("connection closed", peer=peer.address, code=code, reason=reason)
+        say = log.debug if code in ORDINARY_ENDS else log.info
+        say("connection closed", peer=peer.address, code=code, reason=reason)
         with trio.CancelScope(shield=True):  # the transport bounds the time
             await transport.close(code, close_codes.cut_reason(reason))
 
@@ -242,12 +244,12 @@ class Connection:
         """End the connection when its token expires; a login is in use while it is connected."""
         expires_ms = await self._extend(self.caller.expires_ms)
         while expires_ms is not None:
-            half_ms = (self.caller.slide_ms or 0) // 2
-            await self._wait_until(expires_ms - half_ms)
-            before_ms, expires_ms = expires_ms, await self._extend(expires_ms)
+            before_ms = expires_ms
+            if self.caller.slide_ms:
+                await self._wait_until(before_ms - self.caller.slide_ms // 2)
+                expires_ms = await self._extend(before_ms)
             if expires_ms == before_ms:
-                if half_ms:
-                    await self._wait_until(expires_ms)
+                await self._wait_until(expires_ms)
                 self.hang_up(close_codes.REVOKED, "token expired")
                 return
 
