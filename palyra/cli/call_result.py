@@ -4,6 +4,8 @@ Pure.  Lines stay as they are, in number and in width; only characters that cont
 escaped when they are printed.
 """
 
+import re
+from itertools import takewhile
 from typing import NamedTuple
 
 from palyra.cli.output import one_line
@@ -14,6 +16,7 @@ KEPT_LINES = 10  # of a call that succeeded
 FAILED_LINES = 20
 PROGRAM = "process"  # executor of calls that run programs
 MIN_SUMMARY_CHARS = 20
+_ENDING = re.compile(r"; [\d,]+ bytes? of output in [\d.]+ s\]$")
 
 
 class CallResult(NamedTuple):
@@ -51,15 +54,23 @@ def describe_result(
     lines = split_lines(text)
     if not is_program and is_good:
         return CallResult(status, text)
-    summary = ""
-    if is_program and lines and lines[-1].startswith("[") and lines[-1].endswith("]"):
-        summary = lines.pop()[1:-1]  # how the program ended
+    summary, notes = "", []
+    if is_program and (count := _count_notes(lines)):
+        summary, *notes = [line[1:-1] for line in lines[-count:]]  # how the program ended
+        del lines[-count:]
     room = width - len(status) - 2
     if not summary and len(lines) == 1 and len(lines[0]) <= room:
         return CallResult(status, lines[0])
     kept = limit if limit is not None else KEPT_LINES if is_good else FAILED_LINES
     shown = lines[-kept:]
-    return CallResult(status, summary, tuple(shown), len(lines) - len(shown))
+    said = () if is_good else notes  # why it failed, and what a person can do about it
+    return CallResult(status, summary, (*shown, *said), len(lines) - len(shown))
+
+
+def _count_notes(lines: list[str]) -> int:
+    """Return the number of lines at the end that are the daemon's: the end of the program and notes on it."""
+    last = list(takewhile(lambda line: line[:1] == "[" and line[-1:] == "]", reversed(lines)))
+    return next((at for at, line in enumerate(last, 1) if _ENDING.search(line)), min(len(last), 1))
 
 
 def name_whole(done: ToolCompleted, run_id: str, session_id: str) -> str:

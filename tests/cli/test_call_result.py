@@ -29,6 +29,21 @@ def test_lines_are_those_of_programs_and_of_failures(
     assert (summary, lines) == (result.summary, result.lines)
 
 
+def test_notes_on_a_failed_program_are_shown_whole() -> None:
+    """How it ended is on the line of the call, and why, with the remedy, below what it printed."""
+    ending, note = (
+        "exit code 127; 40 bytes of output in 0.9 s",
+        "the sandbox is the reason: " + "x" * 90,
+    )
+    printed = ["[a line of its own]", "python: not found"]
+    rows: dict[OutcomeStatus, list[str]] = {"failed": [*printed, note], "succeeded": printed}
+    for status, shown in rows.items():
+        output = "\n".join([*printed, f"[{ending}]", f"[{note}]"])
+        done = ToolCompleted(call_id="c", status=status, output=output)
+        result = describe_result(done, 80, is_program=True)
+        assert (ending, tuple(shown)) == (result.summary, result.lines)
+
+
 def test_error_of_a_failed_call_is_shown_where_it_printed_nothing() -> None:
     """The cause of a failure is never missing."""
     done = ToolCompleted(call_id="c", status="failed", output="", error="no daemon")
