@@ -27,7 +27,7 @@ from palyra.core.model.summary import Summary
 from palyra.core.run.state import Run
 from palyra.core.tool.spec import ToolSpec
 
-MAX_CHARS = 4_000  # of an answer that are searched: its first and its last half
+MAX_CHARS = 4_000  # of an answer, a request or an output that are searched: both ends
 MAX_SENTENCE_CHARS = 200
 MAX_SENTENCES = 12  # with a verb of a claim
 MAX_WORDS = 100  # whose digests are computed
@@ -144,22 +144,27 @@ _VERBS = frozenset(_LETTERS.findall(f"{_WROTE}{_ACTED}")) | {
 
 def find_claims(answer: str, asked: Iterable[str] = ()) -> list[Claim]:
     """Return the claims of an answer of at most `MAX_CHARS`; `asked` are the texts of the user."""
-    said = list(asked)
-    if any(_COMPOSES.search(text) for text in said):
-        return []
-    given = "\n".join(said)
     if draft := _DRAFT.search(answer):
         answer = answer[: draft.start()]
     has_block = bool(_BLOCK.search(answer))
-    found = []
+    found: list[Claim] = []
     sentences = _SENTENCE.split(_QUOTE.sub('""', _ASIDE.sub("\n", answer)))
     for sentence in islice(filter(_may_claim, sentences), MAX_SENTENCES):
         text = sentence.strip("*_ \t")
-        if _UNSURE.search(text) or text in given:
-            continue
-        if (claim := _read(text)) is not None and not (has_block and claim.kind == "wrote"):
+        if (
+            not _UNSURE.search(text)
+            and (claim := _read(text)) is not None
+            and not (has_block and claim.kind == "wrote")
+        ):
             found.append(claim)
-    return found
+    return found and _not_asked_for(found, list(asked))
+
+
+def _not_asked_for(claims: list[Claim], said: Sequence[str]) -> list[Claim]:
+    """Return the claims that are no echo of the user's words; none of a text that was to be composed."""
+    if any(_COMPOSES.search(_ends(text)) for text in said):
+        return []
+    return [each for each in claims if not any(each.sentence in text for text in said)]
 
 
 def _ends(answer: str) -> str:
@@ -196,7 +201,8 @@ def _read(text: str) -> Claim | None:
 
 _DID_NOT_RUN = frozenset({"denied", "rejected"})
 _KINDS = {"read_only_safe": "read", "idempotent_network": "fetch", "path_scoped": "file"}
-_TESTS = re.compile(r"test|spec|check|tox|nox|jest|make|build|cargo|pass|\bok\b", re.IGNORECASE)
+_TESTS = ("test", "spec", "check", "tox", "nox", "jest", "make", "build", "cargo", "pass")
+_OK = re.compile(r"\bok\b")
 
 
 class _Result(NamedTuple):
@@ -205,6 +211,12 @@ class _Result(NamedTuple):
     kind: str  # read, fetch, file, other
     status: str
     text: str
+
+    @property
+    def is_of_tests(self) -> bool:
+        """True if its beginning or its end may be about tests."""
+        text = _ends(self.text).lower()
+        return any(word in text for word in _TESTS) or bool(_OK.search(text))
 
 
 def _read_results(messages: Iterable[Message], specs: Mapping[str, ToolSpec]) -> list[_Result]:
@@ -257,10 +269,10 @@ def _said(run: Run) -> Iterable[str]:
 def _is_founded(claim: Claim, results: list[_Result], summaries: str) -> bool:
     programs = [each for each in results if each.kind == "other"]
     if claim.kind == "passed":
-        tests = [each for each in programs if _TESTS.search(each.text)]
-        if tests:
-            return tests[-1].status == "succeeded"
-        return any(_TESTS.search(each.text) for each in results) or "pass" in summaries
+        last = next((each for each in reversed(programs) if each.is_of_tests), None)
+        if last is not None:
+            return last.status == "succeeded"
+        return any(each.is_of_tests for each in results) or "pass" in summaries
     if programs or any(claim.kind == "acted" and each.kind == "fetch" for each in results):
         return True
     if claim.kind != "wrote":
@@ -313,7 +325,7 @@ def find_invented(run: Run, answer: str, background: ShownBefore) -> str | None:
         return None
     before = [background.earlier, background.summary, run.summary, run.sources]
     shown = "\n".join([background.instructions, _encode(before), *_shown(run)]).lower()
-    texts = "\n".join([answer, *_said(run)])
+    texts = "\n".join([answer, *map(_ends, _said(run))])
     return next(
         (named[each] for each in named if each not in shown and not _is_of_word(each, texts)), None
     )
