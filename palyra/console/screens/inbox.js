@@ -253,7 +253,7 @@ function focusCard() {
   const element = cardElement();
   if (!wantsFocus || !element || document.querySelector("dialog[open]")) return;
   wantsFocus = false;
-  element.focus({ preventScroll: true });
+  if (!element.contains(document.activeElement)) element.focus({ preventScroll: true }); // a person may be in its field by now
 }
 
 function placeOf({ store: { state } }, card) {
