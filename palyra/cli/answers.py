@@ -69,6 +69,12 @@ def parse_answer(line: str, scopes: tuple[ApprovalScope, ...]) -> Answer | None:
     return Answer("allow", scope) if scope is not None and scope in scopes else None
 
 
+def is_short_answer(line: str) -> bool:
+    """True for a line that is an answer to nearly any question and hardly a message."""
+    text = line.strip().lower()
+    return text in _ALLOWS or text in {"n", "no"} or (len(text) == 1 and text.isdigit())
+
+
 class PromptReader:
     """Reads the answer to one question line by line: a form of the model takes a line a field."""
 

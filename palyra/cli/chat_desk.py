@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import click
 import trio
 
-from palyra.cli.answers import NOTICE_S, Answer, PromptReader
+from palyra.cli.answers import NOTICE_S, Answer, PromptReader, is_short_answer
 from palyra.cli.cards import Cards
 from palyra.cli.chat_commands import DRAFT_INSTRUCTIONS, PERFORM, save_instructions
 from palyra.cli.chat_completion import (
@@ -72,6 +72,7 @@ MAX_TYPED = 100  # lines that wait for the daemon
 TICK_S = 1.0
 QUIET_S = 3.0  # a shorter silence is not worth a figure
 MODEL_CHARS = 30  # of the status, as of the workspace
+WITHDRAWN_S = 10.0  # in which a short answer was typed for the question that is gone
 CALLS_CHARS = 20  # of the status, which has its seconds behind them at 80 columns
 
 
@@ -144,6 +145,7 @@ class ChatDesk:
     _asked: ApprovalRequested | None = None  # the question on the screen
     _reader: PromptReader | None = None  # of its answer
     _ring_at_s: float = math.inf  # unless it is answered before
+    _withdrawn_at_s: float = -math.inf  # the question on the screen ended without this person
     _was_interrupted: bool = False
     _own: trio.CancelScope | None = None  # of the person's command that runs
     _refused: set[RefusedFile] = field(default_factory=set)  # files that were named as no commands
@@ -202,7 +204,14 @@ class ChatDesk:
         return False
 
     async def _read(self, line: str) -> bool:
-        """Apply a line that is no answer; return True to leave."""
+        """Apply a line that is no answer; return True to leave.
+
+        A short answer right after its question ended elsewhere is not sent as a message.
+        """
+        since_s = trio.current_time() - self._withdrawn_at_s
+        if since_s < WITHDRAWN_S and is_short_answer(line):
+            self.tell("the question is answered elsewhere or withdrawn: nothing was sent", "yellow")
+            return False
         client = self.conversation.client
         prompts = await list_prompts(client) if is_command(line) else ()
         own = await self._find_own() if is_command(line) else ()
@@ -265,14 +274,15 @@ class ChatDesk:
 
     async def _send(self, text: str) -> None:
         """Steer the open run, or start one; outputs of the person's commands go with the text."""
+        sent = self.conversation.outputs[:]
         text = self.conversation.with_outputs(text)
         if self.run_id is not None and not self.conversation.images:
             with suppress(IllegalState):  # it has just ended
                 await self.conversation.client.steer(self.run_id, text)
-                self.conversation.outputs.clear()
+                self.conversation.forget_outputs(sent)
                 return
         started = await self.conversation.send(text)
-        self.conversation.outputs.clear()
+        self.conversation.forget_outputs(sent)
         if self.run_id != started.run_id:
             self.run_id = started.run_id
             self.nursery.start_soon(self._follow, started.run_id)
@@ -334,7 +344,9 @@ class ChatDesk:
                 self._pending[asked.approval_id] = asked
                 await self._ask_next()
             case ev.ApprovalResolved(approval_id=approval_id):
-                self._pending.pop(approval_id, None)
+                ended = self._pending.pop(approval_id, None)
+                if ended is not None and ended is self._asked:
+                    self._withdrawn_at_s = trio.current_time()
                 await self._ask_next()
             case ev.TurnStarted(model=model):
                 self._models = (self.conversation.model, model)
@@ -369,7 +381,7 @@ class ChatDesk:
         """Send an answer; anything but one of the words is none."""
         asked = self._pending.get(approval_id)
         if asked is None:
-            self.tell("that question was answered already", "yellow")
+            self.tell("that question was answered already, or withdrawn", "yellow")
             return
         reader = self._reader
         if reader is None or reader.asked is not asked:

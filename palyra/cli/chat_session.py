@@ -6,6 +6,7 @@ conversation after `undo` continues as a branch (`run.fork`), because a tape is 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -116,6 +117,12 @@ class Conversation:
     def with_outputs(self, text: str) -> str:
         """Return the message with the outputs that wait for it."""
         return "\n\n".join([text, *self.outputs])
+
+    def forget_outputs(self, sent: list[str]) -> None:
+        """Forget the outputs that a message took; those of commands that ended since still wait."""
+        for each in sent:
+            with suppress(ValueError):  # dropped by the person meanwhile
+                self.outputs.remove(each)
 
     async def undo(self) -> str:
         """Take back the last exchange and return what it was; "" if there is none."""

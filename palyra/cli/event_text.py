@@ -225,6 +225,8 @@ def _asked(event: ev.ApprovalRequested) -> EventLine:
 
 def _answered(event: ev.ApprovalResolved) -> EventLine:
     why = f": {event.reason}" if event.reason else ""
+    if event.decision == "abort":
+        return EventLine("!", f"the question is withdrawn{why}", "yellow")
     colour = "green" if event.decision == "allow" else "red"
     return EventLine("!", f"{event.decision} ({event.scope}) by {event.by}{why}", colour)
 

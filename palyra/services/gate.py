@@ -45,6 +45,7 @@ from palyra.core.policy.modes import (
     edits_hold,
     find_plan_refusal,
     is_edit,
+    keeps_files,
     session_of_edits,
 )
 from palyra.core.policy.questions import ASK_USER, find_defect
@@ -60,7 +61,7 @@ from palyra.core.ports import Policy, ToolRunner
 from palyra.core.run.delegation import DELEGATE, find_refusal, keep_grant
 from palyra.core.run.environment import GatedCall
 from palyra.core.run.state import Run
-from palyra.core.tape.events import Delegation, RunAccepted
+from palyra.core.tape.events import Delegation, RunAccepted, ToolProposed
 from palyra.core.text.visible import render_call
 from palyra.core.tool.arguments import Refused, refusal
 from palyra.core.tool.spec import (
@@ -397,6 +398,15 @@ class Gate:
         context = self._context(run, prefix, checked)
         asked = policy_request(checked, context)
         return self._decide(_answer_request(asked, caller.principal, caller.role, answer))
+
+    def keeps_files(self, call: ToolProposed) -> bool:
+        """True if a recorded call changed no file of a workspace, as far as its tool now says.
+
+        Thread-safe.
+        """
+        proposed = ProposedCall(call_id=call.call_id, tool=call.tool, arguments=call.arguments)
+        found = reconstruct(proposed, self._toolbox.catalogue(), self._facets_of)
+        return found is not None and keeps_files(found[0].spec, found[0].facets)
 
     def read_recorded(self, call: RecordedCall) -> PolicyEvidence | None:
         """Return a recorded call as the rules see it now; None if its tool is gone or changed.

@@ -6,7 +6,7 @@ Restart: nothing to restore.  The checkpoint of an undo is durable before a file
 the tape follows the change.  If a crash comes between, the next undo of the run appends the event.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -63,12 +63,15 @@ class RunChanges:
         redact: Redact,
         now_ms: NowMs,
         run_blocking: RunBlocking,
+        *,
+        keeps_files: Callable[[ev.ToolProposed], bool] = lambda _call: False,
     ) -> None:
         self._journal = journal
         self._files = files
         self._redact = redact
         self._now_ms = now_ms
         self._run_blocking = run_blocking
+        self._keeps_files = keeps_files  # by the facts about a call; thread-safe
 
     async def diff(self, caller: Caller, run_id: str, max_lines: int = DEFAULT_LINES) -> RunDiff:
         """Return the changes of a run that the caller sees; also of one that has not ended.
@@ -202,7 +205,8 @@ class RunChanges:
         unrecorded = [
             kept for kept in made if kept.tool == UNDO and kept.checkpoint_id not in recorded
         ]
-        unknown = find_unknown(tape.rows, frozenset(kept.call_id for kept in calls))
+        kept_calls = frozenset(kept.call_id for kept in calls)
+        unknown = find_unknown(tape.rows, kept_calls, self._keeps_files)
         return _Found(tape, calls, unrecorded, self._files.follow(calls), unknown)
 
 

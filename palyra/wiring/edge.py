@@ -153,6 +153,7 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
             services.redactor.redact_text,
             host.now_ms,
             host.run_blocking,
+            keeps_files=services.gate.keeps_files,
         ),
         documents=documents,
         workspaces=toolset.workspaces,

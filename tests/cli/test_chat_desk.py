@@ -1,15 +1,22 @@
-"""The status of a conversation in words."""
+"""The desk of a conversation: its status in words, what a line means, and which question waits."""
 
 from unittest.mock import AsyncMock, Mock
 
 import pytest
+import trio
+from trio.testing import MockClock
 
+from palyra.cli.approve_policy import ApprovePolicy
 from palyra.cli.chat_commands import show_model
-from palyra.cli.chat_desk import describe_state, fit_status
+from palyra.cli.chat_desk import WITHDRAWN_S, ChatDesk, describe_state, fit_status
 from palyra.cli.chat_session import Conversation
+from palyra.cli.chat_terminal import Typed
 from palyra.cli.errors import CommandFailed
 from palyra.cli.talk import Options
+from palyra.client import TapeEvent
 from palyra.core.model.views import ModelList, ModelView
+from palyra.core.tape import events as ev
+from palyra.errors import NotFound
 
 
 @pytest.mark.parametrize(
@@ -79,3 +86,77 @@ def test_state_has_its_room_in_a_narrow_terminal(width: int, shown: str) -> None
     """The least important facts are left out before the state is cut."""
     facts = ["ask", "m", "in home", "agent default"]
     assert shown == fit_status(facts, "runs shell(ls), 61 s", width)
+
+
+def a_desk(run_id: str | None = "run_1") -> tuple[ChatDesk, Mock]:
+    """A desk with an open run, and its client."""
+    client = Mock(spec_set=["steer", "start_run", "preview_approval", "is_connected"])
+    client.steer = AsyncMock()
+    client.start_run = AsyncMock()
+    client.preview_approval = AsyncMock(side_effect=NotFound("it has just been answered"))
+    desk = ChatDesk(Conversation(client, Options()), ApprovePolicy(), Mock(), Mock(), run_id=run_id)
+    return desk, client
+
+
+def an_item(event: ev.Event) -> TapeEvent:
+    return TapeEvent(
+        run_id="run_1", session_id="ses_1", seq=7, at_ms=0, kind=event.KIND, event=event, data=b""
+    )
+
+
+async def ask_and_withdraw(desk: ChatDesk) -> None:
+    """Show a question, and withdraw it because the rules changed."""
+    asked = ev.ApprovalRequested(
+        approval_id="apr_1", call_id="call_1", tool="shell", arguments={}, digest="d", risk="high",
+        policy_reason="", expires_ms=9, scopes=("once",), summary="shell(ls)",
+    )  # fmt: skip
+    await desk._note(an_item(asked))
+    withdrawn = ev.ApprovalResolved(
+        approval_id="apr_1", call_id="call_1", decision="abort", scope="once", by="rules",
+        reason="the rules have changed since it was asked",
+    )  # fmt: skip
+    await desk._note(an_item(withdrawn))
+
+
+@pytest.mark.parametrize("line", ["y", "N", " s ", "yes", "2"])
+async def test_short_answer_to_a_question_that_is_gone_is_no_message(
+    line: str, autojump_clock: MockClock
+) -> None:
+    """Nothing is sent right after the question; later the same line is a message."""
+    desk, client = a_desk()
+    await ask_and_withdraw(desk)
+    assert not await desk.take(Typed(line))
+    client.steer.assert_not_awaited()
+    await trio.sleep(WITHDRAWN_S)
+    assert not await desk.take(Typed(line))
+    client.steer.assert_awaited_once()
+
+
+async def test_message_after_a_question_that_is_gone_is_sent(autojump_clock: MockClock) -> None:
+    """A line of more than an answer is one, as is a short line without such a question."""
+    desk, client = a_desk()
+    assert not await desk.take(Typed("y"))
+    await ask_and_withdraw(desk)
+    assert not await desk.take(Typed("no, use the other file"))
+    assert ["y", "no, use the other file"] == [
+        each.args[1] for each in client.steer.await_args_list
+    ]
+
+
+@pytest.mark.parametrize("run_id", [None, "run_1"])
+async def test_output_that_ends_while_a_message_is_sent_waits_for_the_next(
+    run_id: str | None,
+) -> None:
+    """A message takes the outputs that it carries, and no other."""
+    desk, client = a_desk(run_id)
+    outputs = desk.conversation.outputs
+    outputs.append("first")
+
+    async def send(*_: object, **__: object) -> Mock:
+        outputs.append("second")
+        await trio.lowlevel.checkpoint()
+        return Mock(run_id="run_1", session_id="ses_1")
+
+    client.steer.side_effect = client.start_run.side_effect = send
+    assert not await desk.take(Typed("go on"))
+    assert ["second"] == outputs

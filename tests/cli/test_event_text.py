@@ -48,3 +48,14 @@ def told_of(event: ev.Event) -> str:
         data=b"{}", event=event,
     )  # fmt: skip
     return narrate(item).text
+
+
+def test_withdrawn_question_is_named_in_words() -> None:
+    """It has no decision and no scope, as it was not answered."""
+    told = told_of(
+        ev.ApprovalResolved(
+            approval_id="a", call_id="c", decision="abort", scope="once", by="rules",
+            reason="the rules have changed since it was asked",
+        )
+    )  # fmt: skip
+    assert "the question is withdrawn: the rules have changed since it was asked" == told

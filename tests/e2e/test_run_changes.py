@@ -141,12 +141,14 @@ async def test_only_the_owner_undoes_an_ended_run(daemon: DaemonProcess) -> None
 
 @needs_bubblewrap
 async def test_changes_by_programs_are_named_as_unknown(daemon: DaemonProcess) -> None:
-    """A command leaves no checkpoint, and the difference says so."""
+    """A command leaves no checkpoint, and the difference says so; one that only reads is left out."""
     async with daemon.connect() as client:
         await wait_tool(client, "shell")
         run = await talk(client, the_call("shell", command="echo x > made.txt"))
         shown = await client.diff_run(run.run_id)
         assert () == shown.files
-        assert any("shell (" in note and "not recorded" in note for note in shown.unknown)
+        assert any("1 call of programs" in note and "(shell " in note for note in shown.unknown)
+        read = await talk(client, the_call("shell", command="ls -l && cat made.txt | grep x"))
+        assert () == (await client.diff_run(read.run_id)).unknown
         code, out, _ = await palyra("diff", run.run_id, "--json", home=daemon.home)
         assert (0, [*shown.unknown]) == (code, json.loads(out)["unknown"])

@@ -90,6 +90,20 @@ def only_reads(spec: ToolSpec, facets: CallFacts) -> bool:
     return spec.name == "shell" and all(command.is_reader for command in commands)
 
 
+def keeps_files(spec: ToolSpec, facets: CallFacts) -> bool:
+    """True if the daemon knows that the call changes no file of a workspace.
+
+    That is a call that only reads, or one of a foreign server that no workspace is open to: a jailed
+    program without one, or another machine.
+    """
+    if only_reads(spec, facets):
+        return True
+    if spec.executor != "mcp" or _WRITES in spec.capabilities:
+        return False
+    is_near = facets.host.startswith("127.") or facets.host in {"", "::1", "localhost"}
+    return "process" in spec.capabilities or not is_near
+
+
 def find_plan_refusal(mode: SessionMode, spec: ToolSpec, facets: CallFacts) -> str:
     """Return why the mode refuses the call; "" if it does not."""
     if mode != "plan" or only_reads(spec, facets):

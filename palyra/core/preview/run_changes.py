@@ -6,7 +6,7 @@ leaves none, so its calls are named as unknown instead of being passed over.
 
 import hashlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import msgspec
@@ -20,6 +20,7 @@ from palyra.core.tool.checkpoints import FollowedFile, Standing
 from palyra.core.tool.targets import FileTarget
 
 MAX_NOTES = 20
+_NAMED_CALLS = 3  # in the note about calls whose changes are not recorded
 # Tool classes whose calls change no file, or only with a checkpoint.
 _KNOWN_CLASSES = frozenset({"read_only_safe", "path_scoped", "idempotent_network", "delegation"})
 _UNSEEN_EXECUTORS = frozenset({"process", "mcp", "wasm"})
@@ -128,11 +129,19 @@ def digest_of(run_id: str, followed: Sequence[FollowedFile]) -> str:
     return hashlib.sha256(json.dumps([run_id, rows]).encode()).hexdigest()
 
 
-def find_unknown(rows: Sequence[tuple[str, bytes]], kept_calls: frozenset[str]) -> list[str]:
-    """Return what a run may have changed without a checkpoint; rows are (kind, data) of its tape."""
+def find_unknown(
+    rows: Sequence[tuple[str, bytes]],
+    kept_calls: frozenset[str],
+    changes_nothing: Callable[[ev.ToolProposed], bool],
+) -> list[str]:
+    """Return what a run may have changed without a checkpoint; rows are (kind, data) of its tape.
+
+    A call is left out if `changes_nothing` holds for it.
+    """
     wanted = {ev.ToolProposed.KIND, ev.ToolStarted.KIND, ev.DelegationStarted.KIND}
     proposed: dict[str, ev.ToolProposed] = {}
     found: list[str] = []
+    unseen: list[str] = []
     unkept = 0
     for kind, data in rows:
         event = ev.decode_event(kind, data) if kind in wanted else None
@@ -141,9 +150,18 @@ def find_unknown(rows: Sequence[tuple[str, bytes]], kept_calls: frozenset[str]) 
         elif isinstance(event, ev.ToolStarted) and event.call_id in proposed:
             call = proposed[event.call_id]
             unkept += call.tool_class == "path_scoped" and call.call_id not in kept_calls
-            found += _unseen(call, event.executor)
+            if _is_unseen(call, event.executor) and not changes_nothing(call):
+                unseen.append(f"{visible(call.tool)} {call.call_id}")
         elif isinstance(event, ev.DelegationStarted):
             found.append(f"the delegated run has changes of its own: palyra diff {event.run_id}")
+    if unseen:
+        more = len(unseen) - _NAMED_CALLS
+        named = ", ".join([*unseen[:_NAMED_CALLS], *([f"{more} more"] if more > 0 else [])])
+        found.insert(
+            0,
+            f"the changes of files by {pluralize(len(unseen), 'call')} of programs or foreign tools "
+            f"({named})",
+        )
     if unkept:
         calls = pluralize(unkept, "call")
         found.append(
@@ -153,12 +171,8 @@ def find_unknown(rows: Sequence[tuple[str, bytes]], kept_calls: frozenset[str]) 
     return [*found[:MAX_NOTES], f"and {more} more"] if more > 0 else found
 
 
-def _unseen(call: ev.ToolProposed, executor: str) -> Iterator[str]:
-    if call.tool_class not in _KNOWN_CLASSES and executor in _UNSEEN_EXECUTORS:
-        yield (
-            f"{visible(call.tool)} ({call.call_id}) ran a program: its changes of files are not "
-            "recorded"
-        )
+def _is_unseen(call: ev.ToolProposed, executor: str) -> bool:
+    return call.tool_class not in _KNOWN_CLASSES and executor in _UNSEEN_EXECUTORS
 
 
 def _file(each: FollowedFile) -> ChangedFile:

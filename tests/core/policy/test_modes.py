@@ -15,6 +15,7 @@ from palyra.core.policy.modes import (
     edit_grant,
     edits_hold,
     is_edit,
+    keeps_files,
     only_reads,
     reset_mode,
     session_of_edits,
@@ -139,3 +140,35 @@ def test_the_tool_for_plans_is_shown_in_plan_mode() -> None:
     assert [*shown_in("plan", own, whole).tools] == ["look", PROPOSE_PLAN]
     assert [*shown_in("ask", whole, whole).tools] == ["look"]
     assert shown_in("plan", own, own) is own
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "facets", "expected"),
+    [
+        (("process",), CallFacts(), True),
+        (("process", "network"), CallFacts(), True),
+        (("process", "fs.read"), CallFacts(), True),
+        (("process", "fs.read", "fs.write"), CallFacts(), False),
+        (("network",), CallFacts(host="mcp.example.org"), True),
+        (("network", "fs.write"), CallFacts(host="mcp.example.org"), False),
+        (("network",), CallFacts(host="127.0.0.2"), False),
+        (("network",), CallFacts(host="localhost"), False),
+        (("network",), CallFacts(), False),
+    ],
+)
+def test_a_foreign_server_keeps_files_unless_a_workspace_is_open_to_it(
+    capabilities: tuple[str, ...],
+    facets: CallFacts,
+    expected: bool,  # noqa: FBT001 - a row
+) -> None:
+    """A server on this machine outside the jail may write anywhere."""
+    spec = a_spec("mcp:a.b", tool_class="effect", capabilities=capabilities, executor="mcp")
+    assert keeps_files(spec, facets) == expected
+
+
+def test_a_command_keeps_files_if_it_only_reads() -> None:
+    """Every command of a line has to."""
+    shell = a_spec("shell", tool_class="effect", capabilities=("process",), executor="process")
+    mixed = CallFacts(parts=(READER, CallFacts()))
+    found = [keeps_files(shell, each) for each in (READER, CallFacts(), mixed)]
+    assert found == [True, False, False]

@@ -98,20 +98,26 @@ def test_calls_without_a_checkpoint_are_named() -> None:
     rows = [
         *call(1, "effect", "process"), *call(2, "effect", "async"), *call(3, "effect", "mcp"),
         *call(4, "read_only_safe", "mcp"), *call(5, "path_scoped", "thread"),
-        *call(6, "path_scoped", "thread"), row(delegated),
+        *call(6, "path_scoped", "thread"), *call(7, "effect", "process"), row(delegated),
         row(ev.ToolStarted(call_id="alone", executor="process", enforcement="none", batch=1)),
         row(ev.RunDone(reason="answered")),
     ]  # fmt: skip
-    found = find_unknown(rows, frozenset({"c5"}))
-    assert ["c1", "c3", "run_2", "1 call for files"] == [
-        next(each for each in ("c1", "c3", "run_2", "1 call for files") if each in note)
-        for note in found
+    found = find_unknown(rows, frozenset({"c5"}), lambda each: each.call_id == "c7")
+    assert ["c1", "run_2", "1 call for files"] == [
+        next(each for each in ("c1", "run_2", "1 call for files") if each in note) for note in found
     ]
+    assert "2 calls" in found[0]
+    assert "c3" in found[0]
     assert "\u202e" not in "".join(found)
 
 
 def test_many_unknown_calls_are_counted() -> None:
-    """A run with more programs than fit names the number of the others."""
-    rows = [each for number in range(MAX_NOTES + 3) for each in call(number, "effect", "process")]
-    found = find_unknown(rows, frozenset())
+    """Programs have one note; more delegated runs than fit are counted."""
+    rows = [each for number in range(9) for each in call(number, "effect", "process")]
+    (note,) = find_unknown(rows, frozenset(), lambda _call: False)
+    assert ("9 calls" in note, "6 more" in note) == (True, True)
+    delegated = ev.DelegationStarted(
+        call_id="c9", run_id="run_2", depth=1, agent="a", budget=ev.Budget()
+    )
+    found = find_unknown([row(delegated)] * (MAX_NOTES + 3), frozenset(), lambda _call: False)
     assert (MAX_NOTES + 1, "and 3 more") == (len(found), found[-1])
