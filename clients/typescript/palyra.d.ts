@@ -3738,6 +3738,7 @@ export interface Methods {
   "mcp.list": { params: NoParams; result: McpServerList };
   "mcp.resources": { params: McpNamed; result: McpResourceList };
   "mcp.prompts": { params: McpPrompts; result: McpPromptList };
+  "mcp.retry": { params: McpNamed; result: McpServerView };
   "token.create": { params: TokenCreate; result: Token };
   "token.list": { params: NoParams; result: TokenList };
   "token.revoke": { params: TokenRevoke; result: Token };

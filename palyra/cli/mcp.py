@@ -16,7 +16,7 @@ from palyra.cli.in_force import change_list, say_in_force
 from palyra.cli.output import print_json, print_table, say
 from palyra.cli.talk import Options, talk
 from palyra.core.text.visible import visible
-from palyra.errors import NotFound
+from palyra.errors import Conflict, NotFound
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -26,8 +26,6 @@ if TYPE_CHECKING:
     from palyra.core.tool.mcp import McpPrompt, McpServerView
 
 _KEY = "mcp.servers"
-_TRIED_S = 45.0  # above the 30 s that a server has to start
-_LOOK_S = 0.2
 
 
 @click.group()
@@ -62,21 +60,47 @@ def add(
 
     The running daemon starts it at once; `palyra mcp test NAME` shows what it offers.
     """
-    program = () if not command else (shutil.which(command[0]) or command[0], *command[1:])
+    is_here = options.url is None  # the daemon's machine is this one
+    program = (find_program(command[0]) if is_here else command[0], *command[1:]) if command else ()
     given["url"] = given.pop("address")
     entry = {key: value for key, value in given.items() if value and value != "none"}
     entry |= {"name": name, "command": list(program)} if program else {"name": name}
     entry |= {"sandbox": "none"} if no_jail else {}
 
-    changed = talk(
-        options,
-        lambda client: change_list(
-            client, _KEY, lambda known: [*map(without_defaults, known), entry]
-        ),
-    )
+    def with_entry(servers: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        if any(each["name"] == name for each in servers):
+            raise Conflict(
+                f"there is a server {name} already: `palyra mcp remove {shlex.quote(name)}` first",
+                field="name",
+            )
+        return [*map(without_defaults, servers), entry]
+
+    changed = talk(options, lambda client: change_list(client, _KEY, with_entry))
     _say_changed(options, changed, f"server {name} is added")
     if hint := "" if options.as_json else _show_hidden(entry):
         say(f"the jail hides folders of it: {hint}", dim=True)
+
+
+def find_program(program: str) -> str:
+    """Return the absolute path of a program.  Raises CommandFailed if there is none to run."""
+    found = shutil.which(program)
+    if found is not None:
+        return str(Path(found).absolute())
+    path = Path(program)
+    if path.name != program and path.exists():
+        remedy = (
+            "it is a folder: name a program in it"
+            if path.is_dir()
+            else f"`chmod +x {shlex.quote(program)}` if it is a program"
+        )
+        raise CommandFailed(f"{visible(program)} cannot be run", remedy, kind="invalid_params")
+    folders = os.environ.get("PATH", os.defpath)
+    where = (
+        f"looked in {visible(folders)}: name its absolute path, or install it"
+        if path.name == program
+        else f"looked for {visible(str(path.absolute()))}: correct the path, or install it"
+    )
+    raise CommandFailed(f"no program {visible(program)}", where, kind="not_found")
 
 
 @mcp.command()
@@ -99,15 +123,10 @@ def remove(options: Options, name: str) -> None:
 @click.argument("name")
 @shared_options
 def test(options: Options, name: str) -> None:
-    """Wait until the server is connected or has failed; list its tools, or show its errors."""
+    """Connect the server now, unless it is; list its tools, or show the errors of this attempt."""
 
     async def look(client: Client) -> tuple[McpServerView, list[str], list[str]]:
-        import trio  # noqa: PLC0415 - help must be instant
-
-        with trio.move_on_after(_TRIED_S):
-            while "not started yet" in (await _find(client, name)).problem:  # noqa: ASYNC110 - no event for it
-                await trio.sleep(_LOOK_S)
-        found, tools = await _find(client, name), (await client.list_tools()).tools
+        found, tools = await client.retry_mcp_server(name), (await client.list_tools()).tools
         problems = [each for each in (await client.status()).problems if f"server {name}:" in each]
         return (
             found,
@@ -170,14 +189,6 @@ def find_hidden_folders(program: str, words: Sequence[str], seen: Sequence[str])
 
 def _has_more(entry: Mapping[str, Any]) -> bool:
     return bool(set(without_defaults(dict(entry))) - {"name", "command", "folders"})
-
-
-async def _find(client: Client, name: str) -> McpServerView:
-    servers = (await client.list_mcp_servers()).servers
-    found = next((each for each in servers if each.name == name), None)
-    if found is None:
-        raise _unknown(name, [each.name for each in servers])
-    return found
 
 
 def _unknown(name: str, known: list[str]) -> NotFound:

@@ -648,7 +648,7 @@ class SecretVault(Protocol):
 
 
 class McpDirectory(Protocol):
-    """The configured MCP servers.  No method waits."""
+    """The configured MCP servers.  No method but `retry` waits."""
 
     def list_servers(self) -> list[McpServerView]:
         """Return the servers in the order of the configuration."""
@@ -660,6 +660,13 @@ class McpDirectory(Protocol):
 
     def list_prompts(self, name: str | None) -> list[McpPrompt]:
         """Return the prompts of a server, of all servers for None.  Raises NotFound."""
+        ...
+
+    async def retry(self, name: str) -> McpServerView:
+        """Have a server that failed connect now; return its state after that, in bounded time.
+
+        Raises NotFound.  Cancellation: the attempt goes on.
+        """
         ...
 
 

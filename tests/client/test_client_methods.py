@@ -193,6 +193,7 @@ CALLS: dict[str, Call] = {
     "mcp.list": lambda client: client.list_mcp_servers(),
     "mcp.resources": lambda client: client.list_mcp_resources("files"),
     "mcp.prompts": lambda client: client.list_mcp_prompts(),
+    "mcp.retry": lambda client: client.retry_mcp_server("files"),
     "skill.list": lambda client: client.list_skills(),
     "skill.get": lambda client: client.get_skill("counter"),
     "skill.upload": lambda client: client.upload_skill(b"zip"),

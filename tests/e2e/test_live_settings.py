@@ -197,6 +197,12 @@ async def test_an_mcp_server_is_added_tested_and_removed_by_commands(daemon: Dae
     assert (0, True) == (good.code, "  mcp:good.add" in good.out), good
     dead = await palyra("mcp", "test", "dead", home=daemon.home)
     assert (True, True) == (dead.code != 0, "cannot find my papers" in dead.err), dead
+    again = await palyra("mcp", "test", "dead", home=daemon.home)
+    assert "cannot find my papers" in again.err, again
+    twice = await palyra("mcp", "add", "dead", "--no-jail", "--", sys.executable, home=daemon.home)
+    assert (True, True) == (twice.code != 0, "palyra mcp remove dead" in twice.err), twice
+    missing = await palyra("mcp", "add", "bad", "--", "/no/such/prog", home=daemon.home)
+    assert (True, True) == (missing.code != 0, "no program /no/such/prog" in missing.err), missing
     assert "works_in" not in (daemon.home / "palyra.toml").read_text("utf-8")
     for name in ("good", "dead"):
         removed = await palyra("mcp", "remove", name, home=daemon.home)

@@ -2,11 +2,14 @@
 
 from collections.abc import Sequence
 
+import trio
+
 from palyra.core.tool.mcp import McpPrompt, McpResource, McpServerView
 from palyra.errors import NotFound
 from palyra.tools.mcp.server import McpServer
 
 MAX_NAMED = 10  # servers in an error
+RETRY_S = 45.0  # above the 30 s that a server has to start
 
 
 class McpServers:
@@ -36,6 +39,16 @@ class McpServers:
         """Return the prompts of a server, of all servers for None.  Raises NotFound."""
         servers = self._servers.values() if name is None else [self._get(name)]
         return [prompt for server in servers for prompt in server.offers.prompts]
+
+    async def retry(self, name: str) -> McpServerView:
+        """Have a server that failed connect now; return its state afterwards, or after RETRY_S.
+
+        Raises NotFound.  Cancellation: the attempt goes on.
+        """
+        server = self._get(name)
+        with trio.move_on_after(RETRY_S):
+            await server.retry()
+        return server.view()
 
     def _get(self, name: str) -> McpServer:
         server = self._servers.get(name)

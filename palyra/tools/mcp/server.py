@@ -6,8 +6,8 @@ Life cycle, repeated by `serve`:
 3. List resources and prompts, each within LIST_S, and add the tools that reach them.  A server that
    cannot list them keeps its tools.
 4. Follow `list_changed` notifications, at most once in RELIST_S.  When idle, ping every PING_EVERY_S.
-5. After a failure, withdraw the tools and wait with exponential backoff (1 s to 300 s).  A life of
-   at least STEADY_S resets the backoff.  From the REPORTED_FAILURES-th failure in a row there is an
+5. After a failure, withdraw the tools and wait with exponential backoff (1 s to 300 s), or until
+   `retry` is called.  A life of at least STEADY_S resets the backoff.  From the REPORTED_FAILURES-th failure in a row there is an
    incident, which the next connection resolves.
 
 Notifications of the server are bounded: progress by MAX_PROGRESS pieces a call, log messages by
@@ -107,6 +107,8 @@ class McpServer:
         self._list_changed = False
         self._list_error = ""  # answer to the last list of tools, if it was an error
         self._news = trio.Event()
+        self._outcome = trio.Event()  # the present attempt to connect has ended, well or not
+        self._hurry = trio.Event()  # ends the pause after a failure
         self._alarms = alarms
         self._offers = Offers()
         self._broken: dict[str, dict[str, str]] = {}  # method of a list: broken items and reasons
@@ -170,9 +172,29 @@ class McpServer:
     async def serve(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Run and restart the server for ever.  Cancellation: the server's process group is dead."""
         task_status.started()
+        try:
+            await self._keep_alive()
+        finally:
+            self._outcome.set()
+
+    async def retry(self) -> None:
+        """Connect now instead of after the pause, and wait until the server is connected or has failed.
+
+        An attempt that is under way is not repeated.  Cancellation: the attempt goes on.
+        """
+        if not self.problem or self.problem == NO_PACKAGE:
+            return
+        if self._outcome.is_set():
+            self._outcome = trio.Event()
+            self._hurry.set()
+        await self._outcome.wait()
+
+    async def _keep_alive(self) -> None:
         failures = 0
         while True:
             await self._wait_package()
+            if self._outcome.is_set():
+                self._outcome = trio.Event()
             began_s = trio.current_time()
             try:
                 await self._live()
@@ -191,13 +213,17 @@ class McpServer:
                 stderr=self._last_words,
                 next_try_s=math.ceil(delay_s),
             )
-            await trio.sleep(delay_s)
+            self._hurry = trio.Event()
+            self._outcome.set()
+            with trio.move_on_after(delay_s):
+                await self._hurry.wait()
 
     async def _wait_package(self) -> None:
         """Wait until the package `mcp` is installed; log once that it is not.  No retry cures that."""
         if await self._run_blocking(_has_package):
             return
         self.problem, self._last_words = NO_PACKAGE, ""
+        self._outcome.set()
         log.warning("the package of MCP is missing", server=self.name, problem=NO_PACKAGE)
         while not await self._run_blocking(_has_package):  # noqa: ASYNC110 - no event for it
             await trio.sleep(PACKAGE_EVERY_S)
@@ -243,6 +269,7 @@ class McpServer:
                     described = await self._list(session)
                     await self._take(terms, described)
                 self._session, self.problem, self._last_words = session, "", ""
+                self._outcome.set()
                 if self._alarms is not None:
                     self._alarms.clear(mcp_server_key(self.name), "the server is connected again")
                 await ask_for_log(session)

@@ -1,5 +1,7 @@
 """Fake MCP servers for connections: one with a resource and a prompt."""
 
+import trio
+
 from palyra.core.tool.mcp import McpArgument, McpPrompt, McpResource, McpServerView
 from palyra.errors import NotFound
 
@@ -24,3 +26,7 @@ class FakeMcp:
         if name not in {None, "files"}:
             raise NotFound("no such server", field="server")
         return [REVIEW]
+
+    async def retry(self, name: str) -> McpServerView:
+        await trio.lowlevel.checkpoint()
+        return McpServerView(name=name)

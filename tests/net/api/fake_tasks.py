@@ -3,7 +3,7 @@
 from palyra.core.access import Caller
 from palyra.core.journal.changes import TaskFilter
 from palyra.core.journal.idempotency import IdempotencyKey
-from palyra.core.journal.records import Cron, ScheduleRecord, TaskRecord
+from palyra.core.journal.records import Cron, ScheduleRecord, TaskRecord, Timing
 from palyra.core.task.life import Submission
 from palyra.core.task.views import TaskCounts
 from palyra.services.schedules import AddSchedule
@@ -98,6 +98,10 @@ class FakeSchedules(Asked):
     async def get(self, caller: Caller, schedule_id: str) -> ScheduleRecord:
         await self.note(SCHEDULE, "get", caller.principal, schedule_id)
         return SCHEDULE
+
+    async def preview(self, caller: Caller, timing: Timing) -> list[int]:
+        await self.note(SCHEDULE, "preview", caller.principal, timing)
+        return [9, 10]
 
     async def next(self, caller: Caller, schedule_id: str) -> list[int]:
         await self.note(SCHEDULE, "next", caller.principal, schedule_id)

@@ -17,7 +17,9 @@ from trio.testing import MockClock
 from palyra.core.outbound import Outbound
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.tool.spec import ToolFailure
+from palyra.errors import NotFound
 from palyra.tools.mcp import server, stdio_server
+from palyra.tools.mcp.directory import RETRY_S, McpServers
 from palyra.tools.mcp.errors import BEFORE_BYTES, KEPT_BYTES, ErrorTail
 from palyra.tools.mcp.requests import MAX_OUTPUT_CHARS
 from palyra.tools.mcp.server import NOT_STARTED
@@ -153,6 +155,42 @@ async def test_missing_program_is_a_problem_and_no_crash(is_jailed: bool) -> Non
             await box.until(lambda: box.starts >= 2)
         nursery.cancel_scope.cancel()
     assert "/nonexistent/server: no such program" == box.server.problem
+
+
+async def test_retry_connects_at_once_and_waits_for_the_outcome(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends the pause after a failure, reports each failure anew, and leaves a connected server alone."""
+    monkeypatch.setattr(server, "compute_delay_s", lambda *_: 1e6)
+    program = tmp_path / "server"
+    box = box_of([str(program)])
+    directory = McpServers([box.server])
+    async with trio.open_nursery() as nursery:
+        await nursery.start(box.server.serve)
+        with trio.fail_after(120):
+            first = await directory.retry("sample")
+            assert (1, True) == (box.starts, first.problem.endswith("no such program"))
+            program.write_text("#!/bin/sh\nexit 7\n", encoding="utf-8")
+            program.chmod(0o700)
+            second = await directory.retry("sample")
+            assert (2, False) == (box.starts, second.problem.endswith("no such program"))
+            program.unlink()
+            program.write_text(f"#!/bin/sh\nexec {sys.executable} {SAMPLE}\n", encoding="utf-8")
+            program.chmod(0o700)
+            assert not (await directory.retry("sample")).problem
+            assert not (await directory.retry("sample")).problem
+            assert 3 == box.starts
+        nursery.cancel_scope.cancel()
+    with pytest.raises(NotFound):
+        await directory.retry("other")
+
+
+async def test_retry_of_a_server_that_hangs_is_bounded(autojump_clock: MockClock) -> None:
+    """The state is that of before, and the attempt goes on."""
+    directory = McpServers([box_of(["/nonexistent/server"]).server])
+    began_s = trio.current_time()
+    assert NOT_STARTED == (await directory.retry("sample")).problem
+    assert RETRY_S == trio.current_time() - began_s
 
 
 @pytest.mark.parametrize("is_jailed", [False, True])

@@ -4,6 +4,7 @@ from typing import Annotated
 
 import msgspec
 
+from palyra.core.tool.mcp import McpServerView
 from palyra.net.api.method import Method, MethodCall, at_once
 from palyra.net.protocol.params import NoParams, Params
 from palyra.net.protocol.results import McpPromptList, McpResourceList, McpServerList
@@ -35,8 +36,13 @@ def prompts(call: MethodCall, params: McpPrompts) -> McpPromptList:
     return McpPromptList(prompts=list(call.backend.mcp.list_prompts(params.server)))
 
 
+async def retry(call: MethodCall, params: McpNamed) -> McpServerView:
+    return await call.backend.mcp.retry(params.server)
+
+
 METHODS = (
     Method("mcp.list", NoParams, McpServerList, "tools:read", at_once(list_)),
     Method("mcp.resources", McpNamed, McpResourceList, "tools:read", at_once(resources)),
     Method("mcp.prompts", McpPrompts, McpPromptList, "tools:read", at_once(prompts)),
+    Method("mcp.retry", McpNamed, McpServerView, "config:write", retry),
 )
