@@ -105,6 +105,7 @@ async def give_title(conversation: Conversation, title: str) -> list[str]:
     if conversation.session_id is None or conversation.is_branching:
         raise CommandFailed("there is no session to name yet", "it begins with the next message")
     session = await conversation.client.rename_session(conversation.session_id, title)
+    conversation.title = session.title
     return [f"this session is named {session.title}"]
 
 

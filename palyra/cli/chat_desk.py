@@ -455,7 +455,8 @@ class ChatDesk:
             f"in {one_line(chat.workspace or DEFAULT_WORKSPACE, MODEL_CHARS)}",
             f"{len(chat.images)} images" if chat.images else "",
             f"agent {chat.agent or 'default'}",
-            f"…{chat.session_id[-12:]}" if chat.session_id else "new session",
+            one_line(chat.title, MODEL_CHARS)
+            or (f"…{chat.session_id[-12:]}" if chat.session_id else "new session"),
         ]
         width = line_width() - 2  # blanks around it
         self.terminal.show_status(fit_status([each for each in facts if each], state, width))

@@ -37,6 +37,7 @@ class Conversation:
     model: str | None = None
     workspace: str | None = None  # of a new session; None: the default one
     session_id: str | None = None
+    title: str = ""  # of the session, as far as it was read or given here
     approval_mode: ev.ApprovalMode = "ask"
     mode: SessionMode = "ask"  # of the session, or of the new one
     images: list[dict[str, Any]] = field(default_factory=list)  # of the next message
@@ -56,7 +57,7 @@ class Conversation:
         else:
             session = await self.client.get_session(await get_session_id(self.client, name))
         self.session_id, self.workspace = session.session_id, session.workspace
-        self.mode = session.mode
+        self.mode, self.title = session.mode, session.title
         page = await self.client.list_runs(session_id=self.session_id, limit=PAGE_ROWS)
         self.runs = [run.run_id for run in reversed(page.runs) if run.depth == 0]
         self.is_branching = False
@@ -76,7 +77,7 @@ class Conversation:
     def begin(self) -> None:
         """Start a new session, in the mode `ask`, with the next message."""
         self.session_id, self.runs, self.is_branching = None, [], False
-        self.mode = "ask"
+        self.mode, self.title = "ask", ""
 
     async def set_mode(self, mode: SessionMode) -> None:
         """Change the mode of the session; a new one gets it with the first message.
@@ -105,7 +106,7 @@ class Conversation:
                 raise CommandFailed("a branch begins without images", "send a text first")
             head_seq = (await self.client.get_run(self.runs[-1])).head_seq
             started: Started = await self.client.fork_run(self.runs[-1], head_seq, text)
-            self.mode = "ask"
+            self.mode, self.title = "ask", ""
         else:
             started = await self.client.start_run(text, **self._options())
         self.is_branching, self.images = False, []
@@ -133,7 +134,7 @@ class Conversation:
                 continue
             self.is_branching = bool(self.runs)
             if not self.runs:
-                self.session_id = None
+                self.session_id, self.title = None, ""
             return text
         return ""
 

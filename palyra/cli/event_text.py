@@ -4,6 +4,7 @@ Pure.  `palyra run`, `palyra tape show` and the demonstration print events with 
 demonstration adds MEANING, which explains each kind to a reader who is new to tapes.
 """
 
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
@@ -195,14 +196,48 @@ def _proposed(event: ev.ToolProposed) -> EventLine:
     )
 
 
+_VERBS = {"Add": "create ", "Update": "", "Delete": "delete "}
+_SIDE = re.compile(r"^[ab]/")
+_NO_FILE = "/dev/null"
+# Lines of a patch that name files, in sections or as a unified difference (`tools.files.patch`).
+_OF_PATCH = re.compile(
+    r"^\*\*\* (?:(?P<verb>Add|Update|Delete) File: (?P<path>.+)|Move to: (?P<moved>.+))$"
+    r"|^--- (?P<old>.+)\n\+\+\+ (?P<new>.+)\n(?=@@ )",
+    re.MULTILINE,
+)
+
+
 def describe_briefly(tool: str, arguments: object) -> str:
-    """Describe a call in one line; a text of several lines is left out, its result or preview has it."""
+    """Describe a call in one line; a text of several lines is left out, its result or preview has it.
+
+    Of a patch the names of its files are left.
+    """
     if isinstance(arguments, dict):
+        if tool == "apply_patch" and isinstance(patch := arguments.get("patch"), str):
+            files = name_files(patch)
+            arguments = ({"files": files} if files else {"patch": patch}) | {
+                name: value for name, value in arguments.items() if name != "patch"
+            }
         arguments = {
             name: "…" if isinstance(value, str) and "\n" in value.strip() else value
             for name, value in arguments.items()
         }
     return describe_call(tool, arguments)
+
+
+def name_files(patch: str) -> str:
+    """Return the files that a patch changes, with what it does beyond that; "" if it names none."""
+    named: list[str] = []
+    for found in _OF_PATCH.finditer(patch.replace("\r\n", "\n")):
+        if found["moved"]:
+            named[-1:] = [f"{''.join(named[-1:])} → {found['moved']}"]
+        elif found["verb"]:
+            named.append(f"{_VERBS[found['verb']]}{found['path']}")
+        else:
+            old, new = (found[each].partition("\t")[0].strip() for each in ("old", "new"))
+            verb = "create " if old == _NO_FILE else "delete " if new == _NO_FILE else ""
+            named.append(f"{verb}{_SIDE.sub('', old if verb == 'delete ' else new)}")
+    return ", ".join(named)
 
 
 def _rejected(event: ev.ToolRejected) -> EventLine:

@@ -973,6 +973,11 @@ class TextSkillFinder(Protocol):
     """Text skills of the workspaces and of the home."""
 
     @property
+    def is_used(self) -> bool:
+        """False if no run knows one of them, whatever the folders have."""
+        ...
+
+    @property
     def present(self) -> Container[str]:
         """Workspaces whose runs may have skills.  Never waits."""
         ...

@@ -144,7 +144,10 @@ def build_toolset(  # noqa: PLR0913, PLR0914 - all by name; one part a line
     sandbox = programs.sandbox
     skillset = build_skillset(config, host, toolbox, sandbox, webset.doors(), redact=redact)
     texts = TextSkills(
-        workspaces, config.paths.config_dir, lambda tool: toolbox.put(TEXT_SKILLS, [tool])
+        workspaces,
+        config.paths.config_dir,
+        lambda tool: toolbox.put(TEXT_SKILLS, [tool]),
+        is_used=config.context.text_skills,
     )
     for name in texts.present if config.context.text_skills else ():
         texts.look(name)  # before an agent or a replay names the tool

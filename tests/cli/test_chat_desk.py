@@ -7,7 +7,7 @@ import trio
 from trio.testing import MockClock
 
 from palyra.cli.approve_policy import ApprovePolicy
-from palyra.cli.chat_commands import show_model
+from palyra.cli.chat_commands import give_title, show_model
 from palyra.cli.chat_desk import WITHDRAWN_S, ChatDesk, describe_state, fit_status
 from palyra.cli.chat_session import Conversation
 from palyra.cli.chat_terminal import Typed
@@ -160,3 +160,21 @@ async def test_output_that_ends_while_a_message_is_sent_waits_for_the_next(
     client.steer.side_effect = client.start_run.side_effect = send
     assert not await desk.take(Typed("go on"))
     assert ["second"] == outputs
+
+
+async def test_status_shows_the_title_of_the_session() -> None:
+    """In place of its id, until another session begins."""
+    desk, client = a_desk()
+    client.mock_add_spec(["rename_session", "is_connected"])
+    client.rename_session = AsyncMock(return_value=Mock(title="Mend the bell"))
+    desk.conversation.session_id = "ses_0123456789abcdef"
+    terminal = desk.terminal = Mock()
+    desk.show_status()
+    await give_title(desk.conversation, "Mend the bell")
+    desk.show_status()
+    desk.conversation.begin()
+    desk.show_status()
+    assert ["456789abcdef", "Mend the bell", "new session"] == [
+        next(each for each in ("456789abcdef", "Mend the bell", "new session") if each in line)
+        for (line,) in (each.args for each in terminal.show_status.call_args_list)
+    ]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from palyra.cli.event_text import narrate
+from palyra.cli.event_text import describe_briefly, narrate
 from palyra.client import TapeEvent
 from palyra.core.tape import events as ev
 
@@ -59,3 +59,33 @@ def test_withdrawn_question_is_named_in_words() -> None:
         )
     )  # fmt: skip
     assert "the question is withdrawn: the rules have changed since it was asked" == told
+
+
+@pytest.mark.parametrize(
+    ("patch", "told"),
+    [
+        (
+            (
+                "*** Begin Patch\n*** Update File: src/a.py\n@@\n-x\n+*** Update File: b.py\n"
+                "*** Add File: c.py\n+x\n*** Delete File: d.py\n*** End Patch"
+            ),
+            'apply_patch(files="src/a.py, create c.py, delete d.py", dry_run=true)',
+        ),
+        (
+            "--- a/e.py\n+++ b/e.py\n@@ -1 +1 @@\n-x\n+y\n",
+            'apply_patch(files="e.py", dry_run=true)',
+        ),
+        (
+            "--- /dev/null\n+++ b/f.py\n@@ -0,0 +1 @@\n+y\n--- a/g.py\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n",
+            'apply_patch(files="create f.py, delete g.py", dry_run=true)',
+        ),
+        (
+            "*** Begin Patch\n*** Update File: h.py\n*** Move to: i.py\n*** End Patch",
+            'apply_patch(files="h.py → i.py", dry_run=true)',
+        ),
+        ("no patch\nat all", 'apply_patch(patch="…", dry_run=true)'),
+    ],
+)
+def test_patch_is_named_by_its_files(patch: str, told: str) -> None:
+    """Lines of its content name no file."""
+    assert told == describe_briefly("apply_patch", {"patch": patch, "dry_run": True})

@@ -8,7 +8,9 @@ line, and the gate does not know it.
 """
 
 import re
+from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import accumulate
 
 import msgspec
 
@@ -22,6 +24,7 @@ TOOL = "use_skill"
 MAX_SKILLS = 100  # of one folder
 HEAD_BYTES = 32_768  # of a file, in which its front matter ends
 LISTED_CHARS = 8_000  # of all skills in a prompt
+_REST_CHARS = 30  # of them, for the number of those that do not fit
 DESCRIPTION_CHARS = 1_024
 NOTE = f"call {TOOL} with a name before work that its description fits"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}\Z")
@@ -81,13 +84,18 @@ def mark_duplicates(skills: Sequence[TextSkill]) -> tuple[TextSkill, ...]:
 
 
 def render_list(skills: Sequence[TextSkill], limit: int = LISTED_CHARS) -> str:
-    """Return the list for a prompt: with descriptions as far as there is room, then names alone."""
+    """Return the list for a prompt: with descriptions as far as there is room, then names alone.
+
+    Skills whose names do not fit are counted.
+    """
     usable = [each for each in skills if not each.problem]
-    names = [f"- {each.name}" for each in usable]
-    left = limit - sum(len(line) + 1 for line in names)
+    ends = [*accumulate(len(f"- {each.name}\n") for each in usable)]
+    is_cut = bool(ends) and ends[-1] > limit
+    shown = bisect_right(ends, limit - _REST_CHARS) if is_cut else len(usable)
+    left = 0 if is_cut else limit - sum(ends[-1:])
     lines: list[str] = []
-    for each, name in zip(usable, names, strict=True):
+    for each in usable[:shown]:
         text = f": {each.description}"
         left -= len(text)
-        lines.append(f"{name}{text}" if left >= 0 else name)
-    return "\n".join(lines)
+        lines.append(f"- {each.name}{text if left >= 0 else ''}")
+    return "\n".join([*lines, *([f"and {len(usable) - shown} more"] if is_cut else [])])

@@ -51,9 +51,15 @@ class TextSkills:
     """The text skills of all workspaces."""
 
     def __init__(
-        self, workspaces: Mapping[str, Workspace], home: Path, offer: Callable[[Tool], None]
+        self,
+        workspaces: Mapping[str, Workspace],
+        home: Path,
+        offer: Callable[[Tool], None],
+        *,
+        is_used: bool = True,
     ) -> None:
         """`offer` gets the tool once there is a skill; `home` is the folder of the configuration."""
+        self.is_used = is_used  # False: no run knows one of them
         self._workspaces = workspaces
         self._home_path = home
         self._home: Workspace | None = None

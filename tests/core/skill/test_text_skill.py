@@ -1,5 +1,7 @@
 """Text skills: names, descriptions, duplicates, and the size of their list."""
 
+import pytest
+
 from palyra.core.skill.text_skill import (
     DESCRIPTION_CHARS,
     LISTED_CHARS,
@@ -61,3 +63,17 @@ def test_the_list_is_bounded_and_keeps_every_name() -> None:
     assert lines[0].endswith("d" * 500)
     assert "- s59" == lines[-1]
     assert sum(map(len, lines)) < LISTED_CHARS
+
+
+@pytest.mark.parametrize("count", [0, 1, 119, 120, 121, 300])
+def test_names_are_bounded_as_well(count: int) -> None:
+    """Names that do not fit are counted, and all of those that fit are kept."""
+    many = [TextSkill(name=f"{at:064}", folder=f"f/{at}") for at in range(count)]
+    text = render_list(many)
+    lines = text.splitlines()
+    shown = sum(line.startswith("- ") for line in lines)
+    assert len(text) <= LISTED_CHARS
+    assert (shown == count) == (len(lines) == count)
+    if count > 119:
+        assert f"and {count - shown} more" == lines[-1]
+        assert shown == 118

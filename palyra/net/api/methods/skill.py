@@ -25,6 +25,7 @@ from palyra.net.protocol.results import (
     Uploaded,
 )
 
+_OFF = "text skills are not in use: context.text_skills is off"
 MAX_CHUNK_BYTES = 262_144
 SkillId = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 Sha256 = Annotated[
@@ -93,7 +94,7 @@ def _list_texts(backend: Backend) -> list[TextSkillView]:
             workspace="" if each.is_home else name,
             folder=each.folder,
             description=each.description,
-            problem=each.problem,
+            problem=each.problem or ("" if backend.text_skills.is_used else _OFF),
         )
         for name, each in found
     ]

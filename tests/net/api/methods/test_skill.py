@@ -1,12 +1,17 @@
 """skill.* on the wire: what is passed on, what is shown, who is refused."""
 
 import base64
+from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import trio.testing
 
 from palyra.core.skill.manifest import InstallSkill
+from palyra.net.api.methods import skill as methods
+from palyra.tools.files.workspace import Workspace
+from palyra.tools.skills.text_skills import TextSkills
 from tests.net.api.fake_services import open_daemon
 from tests.net.api.fake_skills import COUNTER
 
@@ -118,3 +123,18 @@ async def test_invalid_parameters_are_refused(
         peer = await daemon.connect(OPERATOR)
         error = (await peer.ask(method, **params))["error"]["data"]
         assert ("invalid_params", field) == (error["code"], error["field"])
+
+
+@pytest.mark.parametrize("is_used", [True, False])
+def test_text_skills_that_no_run_knows_say_so(tmp_path: Path, is_used: bool) -> None:  # noqa: FBT001 - a parameter of the test
+    """A folder with a problem of its own keeps that one."""
+    for name in ("good", "bad"):
+        (tmp_path / "place/.palyra/skills" / name).mkdir(parents=True)
+    (tmp_path / "place/.palyra/skills/good/SKILL.md").write_text(
+        "---\nname: good\ndescription: Good.\n---\n", encoding="utf-8"
+    )
+    workspaces = {"default": Workspace(tmp_path / "place")}
+    found = TextSkills(workspaces, tmp_path / "none", lambda _tool: None, is_used=is_used)
+    bad, good = methods._list_texts(Mock(text_skills=found, workspaces=workspaces))
+    assert good.problem == ("" if is_used else methods._OFF)
+    assert bad.problem not in {"", methods._OFF}
