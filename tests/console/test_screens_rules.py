@@ -92,7 +92,9 @@ def test_rules_are_explained_and_what_holds_is_revoked_by_keyboard(
 
 def test_verdicts_have_their_words_and_errors_their_remedy(open_page: OpenPage) -> None:
     """Allow, ask and deny are said with the policy that decides; bad arguments are named before any call."""
-    page = open_page(EXPLAIN)
+    page = open_page("#/rules/__proto__")  # no tab: the first one
+    expect(page.get_by_role("heading", name="Explain a verdict")).to_be_visible()
+    page.goto(f"{page.url.split('#')[0]}{EXPLAIN}")
     verdict = page.get_by_role("region", name="Verdict")
     expect(verdict).to_contain_text("Wider ones hold for")
     expect(verdict).to_contain_text("notes/a.md")

@@ -29,15 +29,15 @@ function span({ type, text, address }) {
     case "code": return html`<code>${text}</code>`;
     case "strong": return html`<strong>${text}</strong>`;
     case "emphasis": return html`<em>${text}</em>`;
-    case "link": return html`<a class="link-out" href=${address} target="_blank" rel="noopener noreferrer" @click=${confirmed}>${text}</a>${text === address ? null : html` <span class="address">(${address})</span>`}`;
+    case "link": return html`<a class="link-out" href=${address} target="_blank" rel="noopener noreferrer" @click=${confirmed} @auxclick=${confirmed}>${text}</a>${text === address ? null : html` <span class="address">(${address})</span>`}`;
     default: return text;
   }
 }
 
-/** The first click says where a link goes, the second one follows it. */
+/** The first click says where a link goes, the second one follows it; a double click is one, and any button counts. */
 function confirmed(event) {
   const { dataset, href } = event.currentTarget;
-  if (dataset.armed === href) return;
+  if (dataset.armed === href && event.detail < 2) return;
   event.preventDefault();
   dataset.armed = href;
   event.currentTarget.title = `Click again to open ${href}`;

@@ -30,7 +30,7 @@ const TABS = {
 
 let timer;
 
-const tabOf = ({ parts }) => (TABS[parts[0]] ? parts[0] : "explain");
+const tabOf = ({ parts }) => (Object.hasOwn(TABS, parts[0] ?? "") ? parts[0] : "explain");
 
 export function open(context, route) {
   clearInterval(timer); // connected again: what was made stays until it is left
