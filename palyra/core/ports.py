@@ -85,6 +85,7 @@ from palyra.core.model.messages import Delta, ModelRequest, ModelTurn
 from palyra.core.model.sources import ContextSource, RecallScope
 from palyra.core.policy.request import PolicyDecision, PolicyRequest
 from palyra.core.policy.views import AppliedSuggestion
+from palyra.core.preview.blocks import EarlierAnswers
 from palyra.core.session.purge import SessionWork
 from palyra.core.skill.manifest import Audit, InstallSkill, SkillRecord
 from palyra.core.skill.text_skill import TextSkill
@@ -413,6 +414,11 @@ class JournalStore(
     def list_approvals(
         self, *, principal: str | None, run_id: str | None, pending_only: bool, limit: int
     ) -> list[ApprovalRecord]: ...
+    def count_answers(self, asked: ApprovalRecord, *, limit: int) -> EarlierAnswers:
+        """Count the answers to the same grant key, agent and tool as of that approval.
+
+        Among the `limit` newest approvals of its principal, without itself.
+        """
 
 
 class PendingWrite(Protocol):

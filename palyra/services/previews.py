@@ -203,23 +203,7 @@ def _read_earlier(store: JournalStore, record: ApprovalRecord) -> EarlierAnswers
     """Return how the same question was answered before.  Blocks."""
     if not record.grant_key:
         return EarlierAnswers()
-    newest = store.list_approvals(
-        principal=record.principal, run_id=None, pending_only=False, limit=MOST_EARLIER
-    )
-    same = [
-        each
-        for each in newest
-        if each.approval_id != record.approval_id
-        and each.state in {"allowed", "denied"}
-        and (each.agent, each.tool, each.grant_key) == (record.agent, record.tool, record.grant_key)
-    ]
-    latest = max(same, key=lambda each: each.resolved_ms or 0, default=None)
-    return EarlierAnswers(
-        allowed=sum(each.state == "allowed" for each in same),
-        denied=sum(each.state == "denied" for each in same),
-        latest_ms=None if latest is None else latest.resolved_ms,
-        latest_by=None if latest is None else latest.by,
-    )
+    return store.count_answers(record, limit=MOST_EARLIER)
 
 
 def _read(

@@ -1,5 +1,7 @@
 """The contract of both stores about records: lookups, listings, and protected changes."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -163,6 +165,28 @@ def test_approvals_are_listed_pending_first(store: JournalStore) -> None:
     ]
     assert ["3142", "31", "14", "2"] == [
         "".join(record.approval_id[-1] for record in records) for records in found
+    ]
+
+
+def test_answers_to_the_same_question_are_counted(store: JournalStore) -> None:
+    """Of one principal, agent, tool and key, among its newest; the latest answer is named."""
+    answered: dict[str, Any] = {"grant_key": "k", "resolved_ms": 5, "by": "ann"}
+    put(
+        store,
+        approval("apr_1", state="allowed", **(answered | {"by": "eve"})),
+        approval("apr_2", state="denied", **(answered | {"resolved_ms": 9, "by": "bob"})),
+        approval("apr_3", state="allowed", **answered),
+        approval("apr_4", state="aborted", **(answered | {"resolved_ms": 11})),
+        approval("apr_5", state="allowed", **(answered | {"grant_key": "other"})),
+        approval("apr_6", state="allowed", principal="bob", **answered),
+        approval("apr_7", state="allowed", tool="write_file", **answered),
+        approval("apr_8", state="allowed", agent="scout", **answered),
+        approval("apr_9", grant_key="k"),
+    )
+    asked = approval("apr_9", grant_key="k")
+    found = [store.count_answers(asked, limit=limit) for limit in (99, 7, 6, 1)]
+    assert [(2, 1, 9, "bob"), (1, 1, 9, "bob"), (1, 0, 5, "ann"), (0, 0, None, None)] == [
+        (each.allowed, each.denied, each.latest_ms, each.latest_by) for each in found
     ]
 
 

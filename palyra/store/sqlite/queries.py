@@ -63,6 +63,7 @@ from palyra.core.journal.records import (
     UsageRecord,
     WorkRemoval,
 )
+from palyra.core.preview.blocks import EarlierAnswers
 from palyra.core.session.purge import SessionWork
 from palyra.core.task.fair_shares import pick_fairly
 from palyra.core.task.life import MAX_OPEN_OWN, OWN_KINDS
@@ -552,6 +553,24 @@ class Queries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has queri
         if pending_only:  # without the first sort key, so that the index of pending ones serves
             return self._list(select.where("state = 'pending'"), "approval_id DESC", limit)
         return self._list(select, "state = 'pending' DESC, approval_id DESC", limit)
+
+    def count_answers(self, asked: ApprovalRecord, *, limit: int) -> EarlierAnswers:
+        """See `RecordStore.count_answers`.  The arguments of no call are read into memory of Python."""
+        statement = (
+            "SELECT json_object('allowed', count(*) FILTER (WHERE state = 'allowed'),"
+            " 'denied', count(*) FILTER (WHERE state = 'denied'),"
+            " 'latest_ms', max(record ->> '$.resolved_ms'), 'latest_by', record ->> '$.by') AS found"
+            " FROM (SELECT approval_id, state, CASE WHEN json_valid(record) THEN record ELSE '{}' END"
+            " AS record FROM approvals WHERE principal = ? ORDER BY approval_id DESC LIMIT ?)"
+            " WHERE state IN ('allowed', 'denied') AND approval_id <> ?"
+            " AND coalesce(record ->> '$.agent', 'default') = ? AND record ->> '$.tool' = ?"
+            " AND record ->> '$.grant_key' = ?"
+        )
+        values = (
+            asked.principal, limit, asked.approval_id, asked.agent, asked.tool, asked.grant_key,
+        )  # fmt: skip
+        (found,) = self._read(lambda c: read_found(c, EarlierAnswers, statement, values))
+        return found
 
     def find_grant(self, grant_id: str) -> GrantRecord | None:
         return self._find(Select(GrantRecord).where("grant_id = ?", grant_id))

@@ -37,6 +37,7 @@ from palyra.core.journal.records import (
     TokenRecord,
     UsageRecord,
 )
+from palyra.core.preview.blocks import EarlierAnswers
 from palyra.core.task.fair_shares import pick_fairly
 from palyra.core.task.life import MAX_OPEN_OWN, OWN_KINDS, is_claimable, is_expired, order
 from palyra.core.task.schedule import firing_order
@@ -140,6 +141,25 @@ class MemoryQueries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has
         pending = [approval for approval in found if approval.state == "pending"]
         settled = [approval for approval in found if approval.state != "pending"]
         return [*reversed(pending), *reversed(settled)][:limit]
+
+    def count_answers(self, asked: ApprovalRecord, *, limit: int) -> EarlierAnswers:
+        """See `RecordStore.count_answers`."""
+        own = [each for each in self._list(ApprovalRecord) if each.principal == asked.principal]
+        same = [
+            each
+            for each in own[-limit:]
+            if each.approval_id != asked.approval_id
+            and each.state in {"allowed", "denied"}
+            and (each.agent, each.tool, each.grant_key)
+            == (asked.agent, asked.tool, asked.grant_key)
+        ]
+        latest = max(same, key=lambda each: each.resolved_ms or 0, default=None)
+        return EarlierAnswers(
+            allowed=sum(each.state == "allowed" for each in same),
+            denied=sum(each.state == "denied" for each in same),
+            latest_ms=None if latest is None else latest.resolved_ms,
+            latest_by=None if latest is None else latest.by,
+        )
 
     def find_task(self, task_id: str) -> TaskRecord | None:
         return self._find(TaskRecord, task_id)
