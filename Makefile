@@ -15,7 +15,7 @@ CHECKED := palyra tests clients $(if $(wildcard bench/*.py),bench)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help run test browser bare package container clients lint types check cover torture damage simulate mutants bench docs lock clean
+.PHONY: help run test browser console shots bare package container clients lint types check cover torture damage simulate mutants bench docs lock clean
 
 help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
@@ -27,6 +27,12 @@ test: $(VENV)/test.stamp  ## run the test suite (PYTEST_ARGS="-k name" narrows i
 	$(PYTEST) $(PYTEST_ARGS)
 
 browser: $(VENV)/browser.stamp  ## install what the tests of the console in Chromium need (170 MB)
+
+console: $(VENV)/browser.stamp  ## all tests of the console: each screen in both themes, at both widths
+	$(PYTEST) $(PYTEST_ARGS) --dist loadfile -m "slow or not slow" --timeout=600 tests/console
+
+shots: $(VENV)/browser.stamp  ## take the screenshots of the documents again (docs/pictures)
+	$(BIN)/python -m tests.console.shots
 
 PYTHONS ?= $(PYTHON)
 LOAD ?= 4

@@ -1,7 +1,8 @@
 """The console in a real browser, against a real daemon with the scripted model.
 
 One Chromium and one daemon for the tests of a module.  `open_page` opens the console logged in and
-fails the test if the page reported an error.
+fails the test if the page reported an error.  What is looked at in each theme and at each width is
+looked at in one of the four by default (`looks`), and in all by `make console`.
 """
 
 import json
@@ -12,17 +13,39 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from palyra.client import blocking
+from tests.console.wire import Wire
 from tests.e2e.daemon_process import DaemonProcess, running
 from tests.optional import reason_without
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser, BrowserContext, Page
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 # Chromium says so for features that only other browsers know.
 HARMLESS = ("Permissions-Policy",)
 DESK = {"width": 1280, "height": 720}
 PHONE = {"width": 390, "height": 844}
+# What another page has kept is removed, once: a reload keeps what this one did.
+BEGIN = """
+if (!sessionStorage.getItem("begun")) localStorage.clear();
+sessionStorage.setItem("begun", "yes");
+localStorage.setItem("palyra /", %s);
+"""
+LOOKS = {
+    "desk-light": (DESK, "light"),
+    "phone-dark": (PHONE, "dark"),
+    "desk-dark": (DESK, "dark"),
+    "phone-light": (PHONE, "light"),
+}
+
+
+def looks(default: str) -> pytest.MarkDecorator:
+    """Run the test in both themes at both widths: in this one by default, the others are slow."""
+    slow = {name: () if name == default else (pytest.mark.slow,) for name in LOOKS}
+    return pytest.mark.parametrize(
+        ("size", "scheme"),
+        [pytest.param(*look, id=name, marks=slow[name]) for name, look in LOOKS.items()],
+    )
 
 
 @pytest.fixture(scope="module")
@@ -57,15 +80,28 @@ def operator(daemon: DaemonProcess) -> Generator[blocking.BlockingClient]:
         yield client
 
 
+@pytest.fixture(scope="module")
+def profile(browser: "Browser") -> Generator["BrowserContext"]:
+    """The cache that the pages of a module share: reading sixty files anew is most of an opening."""
+    context = browser.new_context()
+    yield context
+    context.close()
+
+
 OpenPage = Callable[..., "Page"]
 
 
 @pytest.fixture
-def open_page(browser: "Browser", daemon: DaemonProcess) -> Generator[OpenPage]:
-    """Open the console at an address; its errors fail the test."""
+def open_page(
+    browser: "Browser", profile: "BrowserContext", daemon: DaemonProcess
+) -> Generator[OpenPage]:
+    """Open the console at an address; its errors fail the test.
+
+    A page with a token or a clock of its own has a profile of its own, too.
+    """
     faults: list[str] = []
     allowed = [*HARMLESS]
-    contexts = []
+    apart: list[BrowserContext] = []
 
     def open_at(
         address: str = "#/now",
@@ -77,20 +113,25 @@ def open_page(browser: "Browser", daemon: DaemonProcess) -> Generator[OpenPage]:
         tolerates: tuple[str, ...] = (),
     ) -> "Page":
         allowed.extend(tolerates)
-        settings: dict[str, Any] = {"viewport": size, "color_scheme": scheme}
-        context = browser.new_context(**settings)
-        contexts.append(context)
+        context = profile
+        if token is not None or not isinstance(prepare, Wire | None):
+            context = browser.new_context()
+            apart.append(context)
         page = context.new_page()
+        wanted: Any = size, scheme  # literal types of playwright
+        page.set_viewport_size(wanted[0])
+        page.emulate_media(color_scheme=wanted[1])
         page.on("pageerror", lambda error: faults.append(str(error)))
         page.on("console", lambda said: faults.append(said.text) if said.type == "error" else None)
-        kept = json.dumps(token or daemon.token)
-        page.add_init_script(f"localStorage.setItem('palyra /', {kept})")
+        page.add_init_script(BEGIN % json.dumps(token or daemon.token))
         if prepare is not None:
             prepare(page)
         page.goto(f"http://127.0.0.1:{daemon.port}/{address}")
         return page
 
     yield open_at
-    for context in contexts:
+    for context in apart:
         context.close()
+    for page in profile.pages:
+        page.close()
     assert [] == [fault for fault in faults if not any(word in fault for word in allowed)]

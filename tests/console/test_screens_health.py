@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from palyra.client import blocking
-from tests.console.conftest import DESK, PHONE, OpenPage
+from tests.console.conftest import OpenPage, looks
 from tests.console.wire import Wire
 from tests.e2e.daemon_process import DaemonProcess, running
 from tests.optional import reason_without
@@ -244,8 +244,7 @@ def test_what_a_role_may_not_see_names_its_scope(
     expect(page.get_by_role("complementary", name="Incident")).to_contain_text("not_found")
 
 
-@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@looks("desk-dark")
 def test_axe_finds_no_violation(
     open_page: OpenPage, stuck: str, scheme: str, size: dict[str, int]
 ) -> None:

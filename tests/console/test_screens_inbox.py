@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from palyra.client import blocking
-from tests.console.conftest import DESK, PHONE, OpenPage
+from tests.console.conftest import PHONE, OpenPage, looks
 from tests.console.wire import Wire
 from tests.optional import reason_without
 
@@ -440,8 +440,7 @@ def test_a_double_tap_answers_nothing(
     answered(page).to_have_text("Allowed once by operator")
 
 
-@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@looks("phone-light")
 def test_axe_finds_no_violation(
     open_page: OpenPage, operator: blocking.BlockingClient, scheme: str, size: dict[str, int]
 ) -> None:

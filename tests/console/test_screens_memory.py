@@ -9,7 +9,7 @@ import pytest
 from palyra.client import blocking
 from palyra.core.journal.records import Lineage
 from palyra.errors import Forbidden
-from tests.console.conftest import DESK, PHONE, OpenPage
+from tests.console.conftest import PHONE, OpenPage, looks
 from tests.e2e.daemon_process import DaemonProcess, running
 from tests.optional import reason_without
 
@@ -193,9 +193,7 @@ def test_a_sender_is_paired_by_the_code_and_only_by_it(
     assert {"sam": "paired", "eve": "revoked"} == states
 
 
-@pytest.mark.parametrize(
-    ("size", "scheme"), [(DESK, "light"), (PHONE, "dark")], ids=["desk", "phone"]
-)
+@looks("desk-light")
 def test_axe_finds_no_violation(
     open_page: OpenPage, operator: blocking.BlockingClient, scheme: str, size: dict[str, int]
 ) -> None:

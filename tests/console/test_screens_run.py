@@ -9,7 +9,7 @@ import pytest
 from palyra.cli.tape import is_signed
 from palyra.client import blocking
 from palyra.core.tape.export import verify_export
-from tests.console.conftest import DESK, PHONE, OpenPage
+from tests.console.conftest import DESK, OpenPage, looks
 from tests.optional import reason_without
 
 if TYPE_CHECKING:
@@ -247,8 +247,7 @@ def test_an_observer_reads_a_run(open_page: OpenPage, operator: blocking.Blockin
     operator.cancel(run.run_id)
 
 
-@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@looks("desk-light")
 def test_axe_finds_no_violation(
     open_page: OpenPage, operator: blocking.BlockingClient, scheme: str, size: dict[str, int]
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from palyra.client import blocking
-from tests.console.conftest import DESK, PHONE, OpenPage
+from tests.console.conftest import OpenPage, looks
 from tests.optional import reason_without
 
 expect: Any = pytest.importorskip("playwright.sync_api", reason=reason_without("playwright")).expect
@@ -111,8 +111,7 @@ def test_children_stand_below_their_parent_and_hostile_titles_are_text(
     assert page.locator("main img").count() == 0
 
 
-@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@looks("phone-dark")
 def test_axe_finds_no_violation(
     open_page: OpenPage, runs: Callable[[str], str], scheme: str, size: dict[str, int]
 ) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from palyra.client import blocking
-from tests.console.conftest import DESK, PHONE, OpenPage
+from tests.console.conftest import OpenPage, looks
 from tests.console.wire import Wire
 from tests.e2e.daemon_process import DaemonProcess
 from tests.optional import reason_without
@@ -82,9 +82,10 @@ def test_a_message_of_another_page_and_the_stream_of_its_answer_appear(
     write(one, "Slowly\n/delay 40\n/tokens 60\n/say **end**")
     live = two.locator(".message.live")
     expect(live).to_be_visible()
-    expect(two.get_by_role("article", name="Answer of default").last).to_contain_text(
-        "end", timeout=30_000
-    )
+    for page in (one, two):
+        expect(page.get_by_role("article", name="Answer of default").last).to_contain_text(
+            "end", timeout=30_000
+        )
     expect(live).to_have_count(0)
     texts = [page.get_by_role("article").last.inner_text() for page in (one, two)]
     assert texts[0] == texts[1]
@@ -104,7 +105,8 @@ def test_a_lost_connection_costs_no_text_and_doubles_none(
     wire = Wire()
     page = open_page(f"#/session/{session}", prepare=wire)
     field = page.get_by_role("textbox", name="Message")
-    started = operator.start_run("Long\n/delay 30\n/tokens 40\n/say end", session_id=session)
+    expect(page.get_by_role("article", name="Answer of default")).to_contain_text("one")
+    started = operator.start_run("Long\n/delay 30\n/tokens 80\n/say end", session_id=session)
     expect(page.locator(".message.live")).to_be_visible()
     field.fill("my draft")
     wire.drop()
@@ -114,7 +116,8 @@ def test_a_lost_connection_costs_no_text_and_doubles_none(
     expect(field).to_have_value("my draft")
     expect(page.get_by_role("article", name="Answer of default")).to_have_count(2)
     expect(page.get_by_role("article", name="Message of operator")).to_have_count(2)
-    assert len(wire.params_of("connect")) >= 2
+    while len(wire.params_of("connect")) < 2:
+        page.wait_for_timeout(10)
     page.reload()
     expect(field).to_have_value("my draft")
 
@@ -303,8 +306,7 @@ def test_gone_forbidden_and_lost(open_page: OpenPage, operator: blocking.Blockin
     assert page.get_by_role("textbox", name="Message").count() == 0
 
 
-@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@looks("phone-light")
 def test_axe_finds_no_violation(
     open_page: OpenPage, operator: blocking.BlockingClient, scheme: str, size: dict[str, int]
 ) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from palyra.client import blocking
-from tests.console.conftest import DESK, PHONE, OpenPage
+from tests.console.conftest import OpenPage, looks
 from tests.e2e.daemon_process import DaemonProcess
 from tests.optional import reason_without
 
@@ -144,14 +144,18 @@ def test_a_role_without_the_scope_is_told_so(
         expect(page.get_by_text(scope)).to_be_visible()
 
 
-@pytest.mark.parametrize(
-    ("size", "scheme"), [(DESK, "light"), (PHONE, "dark")], ids=["desk", "phone"]
-)
+@looks("phone-dark")
 def test_axe_finds_no_violation(
-    open_page: OpenPage, operator: blocking.BlockingClient, scheme: str, size: dict[str, int]
+    open_page: OpenPage,
+    operator: blocking.BlockingClient,
+    daemon: DaemonProcess,
+    scheme: str,
+    size: dict[str, int],
 ) -> None:
     """Tasks, a task, a new schedule and documents pass axe."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    (daemon.workspace / "MEMORY.md").write_text(DOCUMENT)
+    operator.sync_document("MEMORY.md")
     task = operator.submit_task("prompt", {"text": HOSTILE}, not_before_ms=FAR_MS)
     for address, shown in (
         ("#/tasks", "none waits"),

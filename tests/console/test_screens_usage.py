@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from palyra.client import blocking
-from tests.console.conftest import DESK, PHONE, OpenPage
+from tests.console.conftest import OpenPage, looks
 from tests.console.wire import Wire
 from tests.e2e.daemon_process import DaemonProcess, running
 from tests.optional import reason_without
@@ -157,8 +157,7 @@ def test_an_observer_reads_and_a_refused_panel_names_its_scope(
     expect(page.get_by_text("usage:read").first).to_be_visible()
 
 
-@pytest.mark.parametrize("size", [DESK, PHONE], ids=["desk", "phone"])
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@looks("desk-dark")
 def test_axe_finds_no_violation(
     open_page: OpenPage, spent: int, scheme: str, size: dict[str, int]
 ) -> None:
