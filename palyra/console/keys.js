@@ -53,3 +53,6 @@ export class Keys {
 export function isTyping(target) {
   return target instanceof Element && Boolean(target.closest("textarea, select, [contenteditable], input:not([type=radio], [type=checkbox], [type=button])"));
 }
+
+/** A row: Escape leaves a field and keeps its text; the browser's own Escape empties a search. */
+export const LEAVE = { key: "Escape", what: "Leave a field", act: () => (isTyping(document.activeElement) ? document.activeElement.blur() : false) };

@@ -1,6 +1,7 @@
 """Runs: one table of all runs, windowed, filtered by its address, alive, and worked by keys."""
 
 import json
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -83,6 +84,7 @@ def test_filters_are_the_address_and_keys_open_a_failure(
     page.keyboard.type("ask ")
     expect(page.get_by_role("heading", level=1)).to_have_text("Two runs found.")
     page.keyboard.press("Escape")
+    expect(page.get_by_role("searchbox")).to_have_value(re.compile(r"ask ?"))
     page.get_by_label("Phase").select_option("failed")
     expect(page.get_by_role("heading", level=1)).to_have_text("One run found.")
     page.reload()

@@ -4,6 +4,7 @@
 // error), form (of what to explain, as typed), verdict, agent, audit, made, own {sure, says, isBusy}}.
 
 import { clock, span } from "../fold/time.js";
+import { LEAVE } from "../keys.js";
 import { agentsView, skillsView } from "../parts/agents.js";
 import { explainView, grantsView, questionOf } from "../parts/explain.js";
 import { failure, skeleton } from "../parts/states.js";
@@ -165,5 +166,5 @@ export const keys = (context) => [
   { key: "[", what: "The tab before", act: () => turn(context, -1) },
   { key: "/", what: "The tool to explain", act: focus("#ex-tool") },
   { key: "c", what: "Make a token", act: focus(".rules-page form[aria-label='Make a token'] input") },
-  { key: "Escape", what: "Leave a field", act: () => (document.activeElement?.matches("input, textarea, select") ? document.activeElement.blur() : false) },
+  LEAVE,
 ];

@@ -6,6 +6,7 @@ import { filterOf, latestOf, OPEN, PHASES, windowOf } from "../fold/runs.js";
 import { exact } from "../fold/money.js";
 import { moment, span } from "../fold/time.js";
 import { grouped, many, oneLine, sentence, tail } from "../fold/text.js";
+import { LEAVE } from "../keys.js";
 import { icon, phase } from "../parts/icon.js";
 import { empty, failure, skeleton } from "../parts/states.js";
 import { RunsReader } from "../runs-reader.js";
@@ -173,5 +174,6 @@ export const keys = (context) => {
       return true;
     } },
     { key: "/", what: "Find by title", act: () => document.getElementById("find")?.focus() },
+    LEAVE,
   ];
 };

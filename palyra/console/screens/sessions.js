@@ -3,6 +3,7 @@
 // State: `sessions` = {roster (roster.js), at (index of the selected row), arming (id), says}.
 
 import { GROUPS } from "../fold/roster.js";
+import { LEAVE } from "../keys.js";
 import { sessionRow } from "../parts/sessions.js";
 import { empty, failure, skeleton } from "../parts/states.js";
 import { section } from "../parts/section.js";
@@ -94,4 +95,5 @@ export const keys = (context) => [
   } },
   { key: "c", what: "New conversation", act: () => context.go("#/session/new") },
   { key: "/", what: "Find", act: () => document.getElementById("find")?.focus() },
+  LEAVE,
 ];
