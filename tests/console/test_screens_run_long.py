@@ -16,6 +16,7 @@ expect: Any = pytest.importorskip("playwright.sync_api", reason=reason_without("
 
 LENGTH = 100_000
 MOST_ROWS = 80
+MOST_READS = 4  # a view lies on two of the 500 pages; a frame may show one more view on the way
 FIRST_FAILURE = 2 + 7 * (FAILURES_EVERY - 1) + 5
 NEEDLE_SEQ = 2 + 7 * (NEEDLE_TURN - 1) + 1
 
@@ -44,37 +45,37 @@ def test_a_tape_of_100_000_events(open_page: OpenPage, operator: blocking.Blocki
     assert len(wire.params_of("tape.read")) <= 3
     assert rows.count() <= MOST_ROWS
 
-    def shows(seq: int, text: str, reads: int) -> None:
+    def shows(seq: int, text: str) -> None:
         """Check the row, and that little was read for it."""
         before = len(wire.params_of("tape.read"))
         chosen = page.locator(f"#row-{seq}")
         expect(chosen).to_be_in_viewport()
         expect(chosen).to_contain_text(text)
-        assert len(wire.params_of("tape.read")) - before <= reads
+        assert len(wire.params_of("tape.read")) - before <= MOST_READS
         assert rows.count() <= MOST_ROWS
 
     page.keyboard.press("End")
-    shows(LENGTH - 1, "run.done", 2)
+    shows(LENGTH - 1, "run.done")
     page.keyboard.press(":")
     page.keyboard.type("50000")
     page.keyboard.press("Enter")
-    shows(50_000, str(50_000), 3)
+    shows(50_000, str(50_000))
     page.keyboard.press("Home")
-    shows(0, "run.accepted", 2)
+    shows(0, "run.accepted")
     page.keyboard.press("e")
-    shows(FIRST_FAILURE, "failed", 3)
+    shows(FIRST_FAILURE, "failed")
     expect(page.get_by_role("complementary", name="Inspector")).to_contain_text("read_file")
     page.keyboard.press("/")
     page.keyboard.type(NEEDLE)
     page.keyboard.press("Enter")
-    shows(NEEDLE_SEQ, NEEDLE, 3)
+    shows(NEEDLE_SEQ, NEEDLE)
     page.keyboard.press("j")
     page.keyboard.press("Enter")
     expect(page.get_by_role("listbox", name="Events")).to_be_visible()
-    shows(NEEDLE_SEQ, "turn.completed", 3)
+    shows(NEEDLE_SEQ, "turn.completed")
     page.keyboard.press("v")  # the story
     expect(page.get_by_role("listbox", name="Story")).to_be_visible()
-    shows(NEEDLE_SEQ, NEEDLE, 3)
+    shows(NEEDLE_SEQ, NEEDLE)
 
 
 def test_scrolling_through_keeps_the_place(open_page: OpenPage) -> None:
