@@ -263,6 +263,22 @@ def test_a_question_of_the_model_is_answered_by_keys(
     assert operator.get_approval(free.approval_id).reason == "a d <b>Ada</b>"
 
 
+def test_a_word_of_a_command_stays_one_column(
+    open_page: OpenPage, operator: blocking.BlockingClient
+) -> None:
+    """Hostile characters of a word are spelled out in its place; none looks like the number of another word."""
+    call = json.dumps({"argv": ["ls", "a\u202eb c", "d"]})
+    run = operator.start_run(f"Ask\n/call shell {call}")
+    operator.wait_run(run.run_id, until="attention")
+    [question] = operator.list_approvals(run_id=run.run_id, pending_only=True)
+    page = open_page(f"#/inbox/{question.approval_id}")
+    words = page.locator(".words li")
+    expect(words).to_have_text(["ls", r"a\u202eb c", "d"])
+    lefts = "(all) => all.map((each) => each.firstElementChild.getBoundingClientRect().left)"
+    assert 1 == len(set(words.evaluate_all(lefts)))
+    deny(operator, question)
+
+
 def test_a_form_of_the_model_is_filled_in_by_keys(
     open_page: OpenPage, operator: blocking.BlockingClient
 ) -> None:
@@ -273,6 +289,7 @@ def test_a_form_of_the_model_is_filled_in_by_keys(
             "days": {"type": "integer", "minimum": 1},
             "where": {"type": "string", "enum": ["here", "there"]},
             "note": {"type": "string"},
+            "constructor": {"type": "string"},
         },
         "required": ["days", "where"],
     }
@@ -288,6 +305,7 @@ def test_a_form_of_the_model_is_filled_in_by_keys(
     expect(page.locator(".obstacle")).to_contain_text("Fill in: days, where.")
     page.keyboard.press("r")
     expect(page.get_by_label("days")).to_be_focused()
+    expect(page.get_by_label("constructor")).to_have_value("")
     page.keyboard.type("3")
     page.keyboard.press("Tab")
     page.get_by_label("where").select_option("there")

@@ -45,7 +45,7 @@ function notes({ notes: list = [], is_redacted: isRedacted, is_stale: isStale })
 
 function content(block, at, reading, codes) {
   if (block.type === "fields") return html`<dl class="facts fields">${block.rows.map(([name, value]) => html`<dt>${name}</dt><dd class="mono">${spelled(value, codes)}</dd>`)}</dl>`;
-  if (block.type === "words") return html`<ol class="words">${block.words.map((word) => html`<li class="mono">${word === "" ? html`<span class="muted">empty</span>` : spelled(word, codes)}</li>`)}</ol>`;
+  if (block.type === "words") return html`<ol class="words">${block.words.map((word) => html`<li class="mono">${word === "" ? html`<span class="muted">empty</span>` : html`<span>${spelled(word, codes)}</span>`}</li>`)}</ol>`;
   const rows = block.type === "text" ? block.lines.map((text, line) => ({ op: "same", text, new: line + 1 })) : fileRows(block);
   const isWhole = reading.opened.has(at) || rows.length <= SHOWN_LINES;
   return html`<div class="diff">${(isWhole ? rows : rows.slice(0, SHOWN_LINES)).map((row) => line(row, codes))}</div>

@@ -59,7 +59,7 @@ function choose(context, id) {
   const known = context.store.state.questions?.find((each) => each.approval_id === id) ?? null;
   const card = {
     id, record: known, preview: null, error: null, reach: null, result: null, says: "", scope: "once", ttl_ms: TTL_MS,
-    reason: "", reply: "", values: {}, seen: new Set(), opened: new Set(), isRaw: false, cancelling: false, version: ++versions, arm: arming.shown(performance.now()),
+    reason: "", reply: "", values: Object.create(null), seen: new Set(), opened: new Set(), isRaw: false, cancelling: false, version: ++versions, arm: arming.shown(performance.now()),
   };
   context.store.state.inbox.card = card;
   void load(context, card);
