@@ -26,7 +26,7 @@ SHARED = {
 # Results about the caller's own: the parameters name no object of anybody.
 OWN = {
     "memory.import", "run.start", "task.submit", "schedule.add", "session.resolve",
-    "tape.unsubscribe", "run.unwatch", "reference.preview", "console.logout",
+    "tape.unsubscribe", "run.unwatch", "reference.preview", "schedule.preview", "console.logout",
 }  # fmt: skip
 # The scope is not enough: refused to everybody who is confined to a principal.
 REFUSED = {"system.tree", "memory.rebuild"}
