@@ -16,6 +16,7 @@ import trio
 from palyra.actors import config_watch, incident_writer, memory, watchdog
 from palyra.actors import hub as hub_actor
 from palyra.actors.delegation import Delegations
+from palyra.actors.devices import Devices
 from palyra.actors.gateway import Gateway
 from palyra.actors.journal import actor as journal_actor
 from palyra.actors.journal import integrity_check
@@ -28,6 +29,7 @@ from palyra.actors.session.recovery import recovery
 from palyra.actors.session.registry import ActorRegistry
 from palyra.actors.session.sessions import Sessions
 from palyra.config.load import Config
+from palyra.core.journal.records import TokenRecord
 from palyra.core.journal.retention import RetentionReport
 from palyra.core.memory.vectors import EmbedderView
 from palyra.core.ports import JournalStore
@@ -69,7 +71,7 @@ from palyra.wiring.journal import (
 )
 from palyra.wiring.live_settings import LiveSettings, ModelsPart, WorkspacesPart
 from palyra.wiring.models import Modelset, build_modelset, memory_embedder
-from palyra.wiring.notify import NotifyPart, build_notices
+from palyra.wiring.notify import NotifyPart, build_devices, build_notices
 from palyra.wiring.runs import (
     build_admission,
     build_incidents,
@@ -246,6 +248,7 @@ class Daemon:
             backups=build_backups(config, store, keys, self.host, self.toolset.workspaces),
             tasks=self.tasks,
             notices=self.notices,
+            devices=self.devices,
             policy=self.policy,
             healing=self.healing,
             hub=self.hub,
@@ -289,10 +292,26 @@ class Daemon:
             parts=[
                 WorkspacesPart(self.toolset.workspaces, run_blocking),
                 ModelsPart(self.modelset, self.services.router, run_blocking),
-                NotifyPart(self.notices),
+                NotifyPart(self.notices, self.devices),
                 *servers,
             ],
         )
+
+    @cached_property
+    def devices(self) -> Devices:
+        """The browsers that ring when a question waits."""
+        return build_devices(
+            self.config,
+            self.host,
+            self.services.approvals,
+            self._list_tokens,
+            lambda: self.backend.logins,
+        )
+
+    async def _list_tokens(self) -> list[TokenRecord]:
+        """List the records of tokens, once the journal is open."""
+        await self._ready.wait()
+        return await self.journal.read(lambda store: store.list_tokens())
 
     def _watches(self) -> list[ChildSpec]:
         """Return the specs that reload the configuration, send notices, and prepare the redactor."""
@@ -304,6 +323,7 @@ class Daemon:
             config_watch.usage_watch_spec(self.usage, self.desk, look, book),
             config_watch.settings_watch_spec(self.settings, book),
             *self.notices.child_specs(),
+            *self.devices.child_specs(),
             ChildSpec("redactor", self._prepare_redactor, "transient"),
         ]
 
@@ -327,7 +347,7 @@ class Daemon:
         unusable = [] if embedder.in_use else [f"the memory's embedder fails: {embedder.reason}"]
         pending = self.settings.problem
         waits = [f"a change of the configuration is not in force: {pending}"] if pending else []
-        parts = (*self.toolset.problems(), *self.notices.problems)
+        parts = (*self.toolset.problems(), *self.notices.problems, *self.devices.problems)
         return [*policies, *self.usage.problems, *waits, *parts, *unusable]
 
     @cached_property

@@ -2889,6 +2889,22 @@ export interface NoticeSent {
   problem?: string;
 }
 
+/** The key for a subscription of a browser. */
+export interface PushKey {
+  public_key: string;
+  endpoint?: string;
+}
+
+/** The address that a browser has from its push service. */
+export interface PushSubscribe {
+  endpoint: string;
+}
+
+/** The device of one login. */
+export interface PushDevice {
+  endpoint: string;
+}
+
 /** The newest lines, or those after a number; an empty page waits for the next line. */
 export interface LogTail {
   after?: number | null;
@@ -3804,6 +3820,9 @@ export interface Methods {
   "secret.set": { params: SecretSet; result: StoredSecret };
   "secret.remove": { params: SecretRemove; result: SecretRemoved };
   "notify.test": { params: NoParams; result: NoticesTried };
+  "push.key": { params: NoParams; result: PushKey };
+  "push.subscribe": { params: PushSubscribe; result: PushDevice };
+  "push.unsubscribe": { params: NoParams; result: PushDevice };
   "log.tail": { params: LogTail; result: LogPage };
   "system.describe": { params: NoParams; result: DaemonDescription };
 }

@@ -85,6 +85,7 @@ ALLOW_OR_LOWER = (
 # Prefix of a problem in `system.status` -> remedy.  The last entry matches any other problem.
 PROBLEM_REMEDIES = (
     ("MCP server ", "repair the server or its entry in [mcp] of the configuration"),
+    ("push ", "the browser rings again at its next question, or ends: see docs/console.md"),
     ("notify.", "correct the setting, then `palyra notify test` tries it again"),
     ("the vault ", "repair the named file, or set the secrets again with `palyra secrets set`"),
     (

@@ -6,6 +6,7 @@ from palyra.client.requests import RequestMethods
 from palyra.core.journal.records import ApprovalRecord, ApprovalScope, GrantRecord
 from palyra.core.policy.views import Resolved
 from palyra.core.preview.blocks import Preview, ReachList
+from palyra.core.push import PushDevice, PushKey
 from palyra.net.protocol.results import ApprovalList, GrantList
 
 
@@ -70,3 +71,17 @@ class ApprovalMethods(RequestMethods):
     async def revoke_grant(self, grant_id: str) -> GrantRecord:
         """End a grant; one that has ended already keeps its end."""
         return await self._mutate("approval.revoke", {"grant_id": grant_id}, GrantRecord)
+
+    # --- a browser that rings when a question waits
+
+    async def get_push_key(self) -> PushKey:
+        """Return the key that a browser subscribes with, and where this login rings already."""
+        return await self._ask("push.key", {}, PushKey)
+
+    async def subscribe_push(self, endpoint: str) -> PushDevice:
+        """Ring a browser at the address that its push service gave it, until this login ends."""
+        return await self._ask("push.subscribe", {"endpoint": endpoint}, PushDevice)
+
+    async def unsubscribe_push(self) -> PushDevice:
+        """Ring no browser for this login."""
+        return await self._ask("push.unsubscribe", {}, PushDevice)

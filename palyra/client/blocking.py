@@ -263,6 +263,9 @@ class BlockingClient(Base):
     resolve_approval = blocking(Client.resolve_approval)
     list_grants = blocking(Client.list_grants)
     revoke_grant = blocking(Client.revoke_grant)
+    get_push_key = blocking(Client.get_push_key)
+    subscribe_push = blocking(Client.subscribe_push)
+    unsubscribe_push = blocking(Client.unsubscribe_push)
     # --- SessionMethods
     resolve_session = blocking(Client.resolve_session)
     get_session = blocking(Client.get_session)

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from palyra.core.push import SERVICES
 from palyra.core.usage import dollars
 
 _Port = Annotated[int, Meta(ge=0, le=65_535)]
@@ -663,6 +664,14 @@ class Notify(Section, frozen=True, kw_only=True):
         ),
     ] = ""
     after_s: Annotated[_Seconds, _doc("Time that a question waits before a notice is sent.")] = 5
+    push_services: Annotated[
+        tuple[str, ...],
+        _doc(
+            "Hosts of the push services that browsers may name, *. for any name below one; empty: no "
+            "browser rings.  Reached by https, but for the address of a loopback service, as "
+            "http://127.0.0.1:PORT."
+        ),
+    ] = SERVICES
 
 
 class PolicyConfig(Section, frozen=True, kw_only=True):

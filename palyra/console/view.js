@@ -10,7 +10,7 @@
 
 import { pieces, visible } from "./fold/text.js";
 
-const policy = globalThis.trustedTypes?.createPolicy("palyra-view", { createHTML: (text) => text });
+const policy = globalThis.trustedTypes?.createPolicy("palyra-view", { createHTML: (text) => text, createScriptURL: (url) => url });
 const MARK = /⟨(\d+)⟩/g;
 const HOLE = "⟨";
 const NAME = /([@.?]?[\w:-]+)\s*=\s*(?:"[^"]*|'[^']*)?$/; // of the attribute that the hole is in
@@ -294,3 +294,6 @@ class Slot {
     }
   }
 }
+
+/** The address of the page's service worker, the one program that a page may name. */
+export const workerAddress = () => ((url) => policy?.createScriptURL(url) ?? url)(new URL("console-worker.js", document.baseURI).href);

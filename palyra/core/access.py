@@ -2,7 +2,7 @@
 
 import msgspec
 
-from palyra.core.journal.records import Role
+from palyra.core.journal.records import AHEAD_MS, Role, TokenRecord
 from palyra.errors import Forbidden
 
 _CLIENT = frozenset(
@@ -88,3 +88,23 @@ class Caller(msgspec.Struct, frozen=True, kw_only=True):
         """Raise Forbidden unless the role has the scope."""
         if not self.may(scope):
             raise Forbidden(f"role {self.role!r} lacks the scope {scope!r}")
+
+
+def caller_of(record: TokenRecord) -> Caller:
+    """Return the caller that a valid token identifies."""
+    return Caller(
+        principal=record.principal,
+        role=record.role,
+        token_id=record.token_id,
+        expires_ms=record.expires_ms,
+        slide_ms=record.slide_ms,
+    )
+
+
+def is_alive(record: TokenRecord, now_ms: int) -> bool:
+    """True unless the token has expired or is revoked."""
+    # One that was made in the future, by a clock that was ahead, would last too long.
+    is_current = record.expires_ms is None or (
+        now_ms < record.expires_ms and record.created_ms <= now_ms + AHEAD_MS
+    )
+    return is_current and record.revoked_ms is None

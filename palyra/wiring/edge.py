@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 from palyra import __version__
 from palyra.actors.approvals import Approvals
 from palyra.actors.backup import Backups
+from palyra.actors.devices import Devices
 from palyra.actors.gateway import Gateway
 from palyra.actors.hub import Hub
 from palyra.actors.kernel.child import ChildSnapshot
@@ -90,6 +91,7 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
     kept: RetentionStores,
     tasks: TaskParts,
     notices: Notices,
+    devices: Devices,
     policy: CedarPolicy,
     healing: HealingModes,
     hub: Hub,
@@ -164,6 +166,7 @@ def build_backend(  # noqa: PLR0913 - all by name, and each a part of its own
         mcp=toolset.mcp,
         secrets=toolset.secrets,
         notices=notices,
+        devices=devices,
         admission=gateway.admission,
         drain=drain,
         log_history=log_history,

@@ -1,29 +1,46 @@
-"""Wiring of notices: their two addresses, and the request that each gets."""
+"""Wiring of notices: their two addresses, the devices that ring, and the request that each gets."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
 from urllib.parse import urlsplit
 
 import msgspec
 import trio
 
+from palyra.actors.devices import Devices, ListTokens
 from palyra.actors.notices import Addressee, Notices
 from palyra.actors.run.approval import OpenApprovals
 from palyra.config.load import Config
 from palyra.core.notice import QuestionNotice
 from palyra.core.outbound import Outbound, find_proxy
 from palyra.core.ports import RunBlocking
+from palyra.core.push import check_endpoint, make_claims, make_headers
 from palyra.core.redaction.secret_references import is_reference, parse_reference
-from palyra.errors import InvalidParams, Rejected, Unavailable
+from palyra.errors import InvalidParams, NotFound, Rejected, Unavailable
+from palyra.net.api.logins import Logins
 from palyra.wiring.host import Host
 
 ANSWER_S = 10.0
 _AGAIN = frozenset({408, 425, 429})  # besides 5xx: may succeed later
+_GONE = frozenset({404, 410})  # RFC 8030: the subscription has ended
 _TAKEN, _MOVED, _BROKEN = 2, 3, 5  # classes of statuses
 
 Render = Callable[[QuestionNotice], tuple[Mapping[str, str], bytes]]
 # Sends headers and content to an address; returns the status of the answer.
 Post = Callable[[str, Mapping[str, str], bytes], Awaitable[int]]
+
+
+class KeyPair(Protocol):
+    """See `PushKeyPair`."""
+
+    public_key: str
+
+    def sign(self, claims: Mapping[str, str | int]) -> str:
+        """See `PushKeyPair.sign`."""
+
+
 FindSecret = Callable[[str], Awaitable[str]]
 
 
@@ -44,12 +61,14 @@ RENDERED: Mapping[str, Render] = {"webhook": as_json, "topic": as_text}
 class NotifyPart:
     """The notices as a part that follows the configuration."""
 
-    def __init__(self, notices: Notices) -> None:
+    def __init__(self, notices: Notices, devices: Devices) -> None:
         self._notices = notices
+        self._devices = devices
 
     async def apply(self, config: Config) -> None:
         """Take up the addresses; an attempt under way ends at the address that it has."""
         configure(self._notices, config)
+        self._devices.configure(config.notify.after_s)
 
 
 def configure(notices: Notices, config: Config) -> None:
@@ -83,6 +102,42 @@ def build_notices(
     return notices
 
 
+def build_devices(
+    config: Config,
+    host: Host,
+    approvals: OpenApprovals,
+    list_tokens: ListTokens,
+    find_logins: Callable[[], Logins],
+) -> Devices:
+    """Build the devices; `find_logins` returns their records' keeper, which is built later."""
+    wake_others = approvals.on_waiting
+    ringer = Ringer(
+        tuple(config.notify.push_services),
+        config.paths.data_dir / "keys",
+        lambda: find_logins().address(),
+        config.outbound,
+        host,
+    )
+    devices = Devices(
+        ring=ringer.ring,
+        approvals=approvals,
+        list_tokens=list_tokens,
+        change=lambda *change: find_logins().set_push(*change),
+        find_key=ringer.find_key,
+        check=ringer.check,
+        now_ms=host.now_ms,
+        rng=host.random,
+    )
+    devices.configure(config.notify.after_s)
+
+    def wake() -> None:
+        wake_others()
+        devices.wake()
+
+    approvals.on_waiting = wake
+    return devices
+
+
 @dataclass(frozen=True, slots=True)
 class NoticeSender:
     """Sends notices to the address of one setting."""
@@ -102,18 +157,81 @@ class NoticeSender:
         if is_reference(address):
             address = await self.find_secret(address)
             check_address(address, self.setting)
-        proxy = find_proxy(self.outbound, address)
-        post = await self.run_blocking(_open, self.outbound, proxy)
-        status = 0
-        with trio.move_on_after(ANSWER_S):
-            status = await post(address, *self.render(notice))
-        if not status:
-            raise Unavailable(f"no answer within {ANSWER_S:g} s")
-        if status // 100 == _TAKEN:
-            return
-        remedy = ": name the address that it redirects to" if status // 100 == _MOVED else ""
-        kind = Unavailable if status in _AGAIN or status // 100 == _BROKEN else Rejected
-        raise kind(f"the answer was HTTP {status}{remedy}")
+        request = self.render(notice)
+        check_taken(await send_post(address, request, self.outbound, self.run_blocking))
+
+
+async def send_post(
+    address: str,
+    request: tuple[Mapping[str, str], bytes],
+    outbound: Outbound,
+    run_blocking: RunBlocking,
+) -> int:
+    """Send headers and content through the proxy of the address, and return the status.
+
+    Raises Unavailable.  Cancellation: the receiver may have it.
+    """
+    post = await run_blocking(_open, outbound, find_proxy(outbound, address))
+    with trio.move_on_after(ANSWER_S):
+        return await post(address, *request)
+    raise Unavailable(f"no answer within {ANSWER_S:g} s")
+
+
+def check_taken(status: int) -> None:
+    """Raise Unavailable for a status that may change later, else Rejected, unless it is 2xx."""
+    if status // 100 == _TAKEN:
+        return
+    remedy = ": name the address that it redirects to" if status // 100 == _MOVED else ""
+    kind = Unavailable if status in _AGAIN or status // 100 == _BROKEN else Rejected
+    raise kind(f"the answer was HTTP {status}{remedy}")
+
+
+@dataclass(slots=True)
+class Ringer:
+    """Rings devices by requests without content."""
+
+    services: tuple[str, ...]
+    folder: Path  # of the key
+    find_console: Callable[[], str]
+    outbound: Outbound
+    host: Host
+    _pair: KeyPair | None = None
+
+    def check(self, endpoint: str) -> str:
+        """Return the origin of an address.  Raises InvalidParams for one of no known service."""
+        return check_endpoint(endpoint, self.services)
+
+    async def find_key(self) -> str:
+        """Return the public key.  Raises Unavailable."""
+        return (await self._open_pair()).public_key
+
+    async def _open_pair(self) -> KeyPair:
+        if self._pair is None:
+            opened = await self.host.run_blocking(_open_key, self.folder)
+            self._pair = self._pair or opened  # another one may have been first
+        return self._pair
+
+    async def ring(self, endpoint: str) -> None:
+        """Ring one device.
+
+        Raises NotFound for an address that is gone, Unavailable for what may succeed later, else
+        Rejected; no message contains the address.  Cancellation: it may have rung.
+        """
+        origin, pair = self.check(endpoint), await self._open_pair()
+        claims = make_claims(origin, self.find_console(), self.host.now_ms() // 1000)
+        token = await self.host.run_blocking(pair.sign, claims)
+        request = make_headers(token, pair.public_key), b""
+        status = await send_post(endpoint, request, self.outbound, self.host.run_blocking)
+        if status in _GONE:
+            raise NotFound(f"the answer was HTTP {status}")
+        check_taken(status)
+
+
+def _open_key(folder: Path) -> KeyPair:
+    """Import the signing code, which a daemon without devices does not need, and open the key."""
+    from palyra.store.files.push_key import PushKeyPair  # noqa: PLC0415 - imports cryptography
+
+    return PushKeyPair(folder)
 
 
 def _open(outbound: Outbound, proxy: str) -> Post:

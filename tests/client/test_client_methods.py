@@ -80,6 +80,9 @@ CALLS: dict[str, Call] = {
     "document.restore": lambda client: client.restore_document("MEMORY.md", 1, dry_run=True),
     "approval.grants": lambda client: client.list_grants(live_only=False, limit=3),
     "approval.revoke": lambda client: client.revoke_grant("grt_1"),
+    "push.key": lambda client: client.get_push_key(),
+    "push.subscribe": lambda client: client.subscribe_push("https://fcm.googleapis.com/a"),
+    "push.unsubscribe": lambda client: client.unsubscribe_push(),
     "usage.summary": lambda client: client.sum_usage(
         by="model", principal="p", agent="a", session_id=SESSION, run_id=RUN, model="m",
         since_ms=1, until_ms=2, limit=3,

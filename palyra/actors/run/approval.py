@@ -104,12 +104,16 @@ class OpenApprovals:
             None,
         )
 
-    def list_waiting(self) -> list[str]:
-        """List the ids of the questions that wait for a person, oldest first."""
+    def list_waiting(self, caller: Caller | None = None) -> list[str]:
+        """List the ids of the questions that wait for a person, or for this one, oldest first."""
         return [
             approval_id
             for approval_id, entry in self._open.items()
             if entry.waits_for == WAITS_FOR_PERSON
+            and (
+                caller is None
+                or (caller.may("approvals:write") and caller.sees(entry.prompt.principal))
+            )
         ]
 
     def count(self, asks_as: str) -> int:

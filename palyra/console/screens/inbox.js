@@ -9,6 +9,7 @@ import { isTyping } from "../keys.js";
 import { cardView, isAnswerable, obstacle } from "../parts/card.js";
 import { answeredList, queue } from "../parts/queue.js";
 import { learningList, pairingList, readReview } from "../parts/review.js";
+import { readRing, ringLine } from "../parts/ring.js";
 import { empty, failure } from "../parts/states.js";
 import { href } from "../route.js";
 import { html } from "../view.js";
@@ -32,6 +33,7 @@ export function open(context, route) {
   unsubscribe = store.subscribe(() => watch(context));
   timer = setInterval(() => document.hidden || void readHistory(context), EVERY_MS);
   void readHistory(context);
+  void readRing(context);
   const { card } = store.state.inbox;
   if (card && card.id === route.parts[0]) void load(context, card); // connected again: read it again
   else moved(context, route);
@@ -243,7 +245,7 @@ export function view(context, route) {
   if (wantsFocus && card?.record) requestAnimationFrame(focusCard);
   const isAlone = route.parts.length > 0;
   return html`<div class="split inbox ${isAlone ? "has-card" : ""} ${context.isLive() ? "" : "dim"}">
-    <section class="queue" aria-label="Queue"><h1 class="aloud">Inbox</h1>${tabs(context, tab)}${{ questions: () => queue(context, inbox), answered: () => answeredList(context, inbox), learning: () => learningList(context), pairings: () => pairingList(context) }[tab]?.()}</section>
+    <section class="queue" aria-label="Queue"><h1 class="aloud">Inbox</h1>${tabs(context, tab)}${{ questions: () => queue(context, inbox), answered: () => answeredList(context, inbox), learning: () => learningList(context), pairings: () => pairingList(context) }[tab]?.()}${ringLine(context)}</section>
     ${card ? cardView(context, Object.assign(card, { history: inbox.history, place: placeOf(context, card) }), actsOf(context, card)) : html`<div class="pad only-wide">${empty("No question waits", "A call that a policy asks about is here with all that it would do, until it is answered or its time is over.")}</div>`}
   </div>`;
 }

@@ -294,6 +294,7 @@ class TokenRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     expires_ms: int | None = None
     revoked_ms: int | None = None
     slide_ms: int | None = None  # a login of the console: each use lasts so long
+    push: str = ""  # where a browser of it rings when a question waits; "": nowhere
 
 
 MemoryScope = Literal["principal", "session", "none"]

@@ -201,9 +201,29 @@ class Logins:
         async with self._changing:
             record = await self.find(token_id)
             if record.revoked_ms is None:
-                record = msgspec.structs.replace(record, revoked_ms=self._now_ms())
+                record = msgspec.structs.replace(record, revoked_ms=self._now_ms(), push="")
                 await self._journal.commit(Change(records=(record,)))
             return record
+
+    async def set_push(self, token_id: str, endpoint: str, former: str = "") -> None:
+        """Replace where a browser of this token rings, committed; with `former` only if it rings there.
+
+        Raises NotFound, and IllegalState for a revoked token.  Cancellation: may be replaced.
+        """
+        async with self._changing:
+            record = await self.find(token_id)
+            if record.revoked_ms is not None:
+                raise IllegalState("this login has ended")
+            if record.push != endpoint and former in {"", record.push}:
+                record = msgspec.structs.replace(record, push=endpoint)
+                await self._journal.commit(Change(records=(record,)))
+
+    async def forget_pushes(self, principal: str) -> None:
+        """Remove where browsers of this principal ring.  Cancellation: may be removed."""
+        tokens = await self._journal.read(lambda store: store.list_tokens())
+        for each in tokens:
+            if each.principal == principal and each.push:
+                await self.set_push(each.token_id, "")
 
     async def log_out(self, caller: Caller) -> TokenRecord:
         """Revoke the login of this caller.  Raises IllegalState if it has connected otherwise."""

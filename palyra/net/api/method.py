@@ -12,6 +12,7 @@ import msgspec
 
 from palyra.actors.approvals import Approvals
 from palyra.actors.backup import Backups
+from palyra.actors.devices import Devices
 from palyra.actors.gateway import Gateway
 from palyra.actors.hub import Hub
 from palyra.actors.kernel.child import ChildSnapshot
@@ -141,6 +142,7 @@ class Backend:
     mcp: McpDirectory
     secrets: SecretVault
     notices: Notices
+    devices: Devices
     admission: Admission
     drain: Drain
     log_history: LogHistory

@@ -18,6 +18,7 @@ import palyra
 
 FOLDER = Path(palyra.__file__).parent / "console"
 INDEX = "index.html"
+WORKER = "worker.js"  # has an address of its own at the root: it may act for what is below that
 RELEASE_MARK = b"/VERSION/"  # in the addresses of index.html
 DIGEST_CHARS = 12
 TYPES = {
@@ -30,7 +31,7 @@ TYPES = {
 # `connect-src 'self'` covers ws: and wss: of the own origin.  `palyra-view` is the policy of view.js.
 POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' blob:; "
-    "connect-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "connect-src 'self'; worker-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
     "require-trusted-types-for 'script'; trusted-types palyra-view"
 )
 UNUSED_FEATURES = (
@@ -98,6 +99,10 @@ class ConsoleFiles:
     def index(self) -> Response:
         """Answer with the page; a browser checks each time whether it changed."""
         return _send(self._index, "no-cache")
+
+    async def worker(self) -> Response:
+        """Answer with the service worker, which a browser looks for again by itself."""
+        return _send(self._files[WORKER], "no-cache")
 
     async def file(self, release: str, name: str) -> Response:
         """Answer with a file of this release; the files of another one are gone."""

@@ -185,6 +185,7 @@ def build_app(sources: HttpSources) -> QuartTrio:
     console = ConsoleFiles(sources.version)
     pages = WebPages(sources, console)
     app.add_url_rule("/", view_func=pages.front)
+    app.add_url_rule("/console-worker.js", view_func=console.worker)
     app.add_url_rule("/console/<release>/<path:name>", view_func=console.file)
     if sources.logins is not None:
         login = ConsoleLoginPage(sources, sources.logins)

@@ -130,6 +130,27 @@ class FakeNotices:
         return [NoticeSent(address="notify.webhook")]
 
 
+class FakeDevices:
+    """Takes one device."""
+
+    def __init__(self) -> None:
+        self.endpoint = ""
+
+    async def find_key(self) -> str:
+        return "BKey"
+
+    async def find(self, token_id: str) -> str:
+        assert token_id
+        return self.endpoint
+
+    async def subscribe(self, token_id: str, endpoint: str) -> None:
+        assert token_id
+        self.endpoint = endpoint
+
+    async def unsubscribe(self, token_id: str) -> None:
+        await self.subscribe(token_id, "")
+
+
 class FakeVault:
     """Takes every secret and has one."""
 
@@ -715,6 +736,7 @@ class Daemon:
             mcp=FakeMcp(),
             secrets=FakeVault(),
             notices=cast("Any", FakeNotices()),
+            devices=cast("Any", FakeDevices()),
             admission=self.admission,
             drain=Drain(lambda: self.gateway.effects.append("drain"), 5_000),
             log_history=self.log_history,

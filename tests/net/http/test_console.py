@@ -69,6 +69,16 @@ async def test_the_page_may_load_and_run_its_own_files_alone() -> None:
     assert [] == [name for name in headers if name.startswith("access-control")]
 
 
+async def test_the_worker_is_at_the_root() -> None:
+    """It may act for the page's folder, is checked for a newer one, and obeys the same policy."""
+    async with serving() as running:
+        answer = await get(running, "/console-worker.js")
+    assert (200, FILES["worker.js"].body) == (answer.status, answer.body)
+    assert "text/javascript; charset=utf-8" == answer.headers["content-type"]
+    assert "no-cache" == answer.headers["cache-control"]
+    assert "worker-src 'self'" in answer.headers["content-security-policy"].split("; ")
+
+
 @pytest.mark.parametrize(
     "path",
     [

@@ -465,13 +465,16 @@ async def rebuild(call: MethodCall, _params: NoParams) -> MemoryRebuilt:
 
 async def purge(call: MethodCall, params: MemoryPurge) -> MemoryPurged:
     async def effect() -> MemoryPurged:
-        return await call.backend.data_rights.purge_principal(
+        done = await call.backend.data_rights.purge_principal(
             call.caller,
             params.principal,
             sessions=params.sessions,
             cancel=params.cancel,
             dry_run=params.dry_run,
         )
+        if not params.dry_run:
+            await call.backend.logins.forget_pushes(params.principal)
+        return done
 
     return await (effect() if params.dry_run else call.once(MemoryPurged, effect))
 

@@ -22,6 +22,7 @@ from palyra.net.api.methods import (
     model,
     notify,
     policy,
+    push,
     retention,
     run,
     secret,
@@ -66,6 +67,7 @@ _GROUPS = (
     config,
     secret,
     notify,
+    push,
     log,
 )
 
