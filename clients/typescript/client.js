@@ -108,8 +108,10 @@ const READS = new Set([
   "schedule.get",
   "schedule.list",
   "schedule.next",
+  "schedule.preview",
   "config.get",
   "secret.list",
+  "push.key",
   "log.tail",
   "system.describe",
 ]);

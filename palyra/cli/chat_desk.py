@@ -392,7 +392,7 @@ class ChatDesk:
                 self.terminal.ask(Question(approval_id, (), reader.prompt))
             else:
                 words = reader.prompt.rstrip(": ")
-                self.tell(f"not taken; {words}; Ctrl-C cancels the run", "yellow")
+                self.tell(f"not taken: {words}; Ctrl-C cancels the run", "yellow")
             return
         await self._resolve(asked, answer)
 

@@ -76,6 +76,7 @@ READS = frozenset({
     "schedule.preview",
     "config.get",
     "secret.list",
+    "push.key",
     "log.tail",
     "system.describe",
 })  # fmt: skip

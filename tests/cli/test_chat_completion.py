@@ -34,7 +34,7 @@ def workspace(tmp_path: Path) -> Path:
         ("@file:../", []),
         ("@file:src/../../", []),
         ("@file:missing/", []),
-        ("/mo", ["/model"]),
+        ("/mo", ["/model", "/mode"]),
         ("/do", ["/docs.quit"]),
         ("@mc", ["@mcp:"]),
         ("@mcp:docs/", ["@mcp:docs/note://today"]),

@@ -27,6 +27,7 @@ SHARED = {
 OWN = {
     "memory.import", "run.start", "task.submit", "schedule.add", "session.resolve",
     "tape.unsubscribe", "run.unwatch", "reference.preview", "schedule.preview", "console.logout",
+    "push.key", "push.subscribe", "push.unsubscribe",
 }  # fmt: skip
 # The scope is not enough: refused to everybody who is confined to a principal.
 REFUSED = {"system.tree", "memory.rebuild"}

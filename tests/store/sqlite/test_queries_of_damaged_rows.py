@@ -28,6 +28,7 @@ from palyra.core.journal.records import (
 )
 from palyra.core.journal.retention import RetentionLimits
 from palyra.core.memory.vectors import VectorSpace
+from palyra.core.tape.search import TapeSearch
 from palyra.store.sqlite.journal import SqliteJournal
 from tests.store import kit
 from tests.store.test_contract_learning import candidate
@@ -52,6 +53,8 @@ ARGUMENTS: dict[str, dict[str, Any]] = {  # of a query, or of each; by name
     "find_in_use": {"since_ms": 1},
     "plan": {"limits": RetentionLimits(tapes_ms=1, incidents=1), "limit": 9},
     "list_claimable": {"running": {}},
+    "count_answers": {"asked": kit.approval("apr_c")},
+    "search_tape": {"wanted": TapeSearch(text="port")},
     "find_work": {"removal": WorkRemoval(principal="alice", session_id="ses_a", key="ka")},
     "": {
         "wanted": MEMORIES, "words": WORDS, "limit": 9, "now_ms": NOW_MS, "principal": "alice",
