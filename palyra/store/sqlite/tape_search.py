@@ -102,14 +102,14 @@ def _read_part(
     condition, values = _condition(wanted)
     most = MAX_CANDIDATES if wanted.text else wanted.limit
     found = connection.execute(
-        "SELECT seq, at_ms, CAST(kind AS TEXT), CAST(data AS BLOB) FROM tape"  # noqa: S608 - only literals
+        "SELECT seq, at_ms, CAST(kind AS BLOB), CAST(data AS BLOB) FROM tape"  # noqa: S608 - only literals
         f" WHERE run_id = ? AND seq BETWEEN ? AND ? AND {condition}"
         f" ORDER BY seq {'DESC' if wanted.backwards else 'ASC'} LIMIT {most + 1}",
         (run_id, min(first, last), max(first, last), *values),
     ).fetchall()
     rows = [
-        EventRow(seq=seq, at_ms=at_ms, kind=kind, data=data)
-        for seq, at_ms, kind, data in convert(found, list[tuple[int, int, str, bytes]])
+        EventRow(seq=seq, at_ms=at_ms, kind=kind.decode(errors="replace"), data=data)
+        for seq, at_ms, kind, data in convert(found, list[tuple[int, int, bytes, bytes]])
     ]
     return (rows[:most], rows[most].seq) if len(rows) > most else (rows, None)
 
