@@ -84,6 +84,7 @@ def test_rules_are_explained_and_what_holds_is_revoked_by_keyboard(
         client.ping()
         tab_to(page, page.get_by_role("button", name="Revoke build of ci"))
         page.keyboard.press("Enter")
+        expect(page.get_by_role("button", name="Revoke it: press again build")).to_be_focused()
         page.keyboard.press("Enter")
         expect(page.get_by_role("row", name="build")).to_have_count(0)
         with pytest.raises(Forbidden):
