@@ -318,6 +318,7 @@ class BlockingClient(Base):
     remove_skill = blocking(Client.remove_skill)
     # --- McpMethods
     list_mcp_servers = blocking(Client.list_mcp_servers)
+    retry_mcp_server = blocking(Client.retry_mcp_server)
     list_mcp_resources = blocking(Client.list_mcp_resources)
     list_mcp_prompts = blocking(Client.list_mcp_prompts)
     # --- UsageMethods

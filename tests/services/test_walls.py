@@ -368,7 +368,7 @@ def test_a_run_is_no_client() -> None:
         if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Caller"
     }
     expected = {
-        "net/api/tokens.py",
+        "core/access.py",
         "actors/task_work.py",
         "actors/delegation.py",
         "process.py",
