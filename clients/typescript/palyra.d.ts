@@ -1192,6 +1192,7 @@ export interface ModeChange {
   role: "approver" | "client" | "observer" | "operator" | "person";
   at_ms: number;
   before?: "accept_edits" | "ask" | "plan";
+  earlier?: ModeChange | null;
 }
 
 /** One session. */

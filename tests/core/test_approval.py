@@ -13,7 +13,12 @@ from palyra.core.approval import (
     recorded_outcome,
     resolved_record,
 )
-from palyra.core.journal.records import ApprovalRecord, ApprovalScope, ApprovalState
+from palyra.core.journal.records import (
+    LISTED_BYTES,
+    ApprovalRecord,
+    ApprovalScope,
+    ApprovalState,
+)
 from palyra.core.run.state import begin
 from palyra.core.tape import events as ev
 from palyra.errors import DigestMismatch, IllegalState, InvalidParams, Unavailable
@@ -36,6 +41,20 @@ PENDING = ApprovalRecord(
     expires_ms=2_000,
 )
 ANSWER = ResolveApproval(approval_id="apr_1", decision="allow", digest=PENDING.digest)
+
+
+def test_a_list_leaves_long_arguments_out_and_counts_them() -> None:
+    """A long answer to a question of the model takes their room, and is no part of the number."""
+    long, form = msgspec.Raw(b'"%s"' % (b"a" * LISTED_BYTES)), msgspec.Raw(b'{"question":"?"}')
+    for arguments, reason, left_out_bytes in (
+        (long, None, LISTED_BYTES + 2),
+        (form, "a" * LISTED_BYTES, len(form)),
+        (form, "a", 0),
+    ):
+        record = msgspec.structs.replace(PENDING, arguments=arguments, reason=reason)
+        listed = record.in_list()
+        assert (left_out_bytes, reason) == (listed.left_out_bytes, listed.reason)
+        assert (b"{}" if left_out_bytes else bytes(form)) == bytes(listed.arguments)
 
 
 def test_an_answer_counts_up_to_its_deadline() -> None:

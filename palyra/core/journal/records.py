@@ -108,6 +108,7 @@ class ModeChange(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defau
     role: Role  # of the token; the rules decide about it as about an answer
     at_ms: int
     before: SessionMode = "ask"  # the mode that an accepted plan returns to
+    earlier: "ModeChange | None" = None  # the change to it: who chose `accept_edits` answers for it
 
 
 class SessionPurge(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):
@@ -220,8 +221,8 @@ class ApprovalRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
     def in_list(self) -> "ApprovalRecord":
         """Return the record for a list, which has no long arguments: a reply has a bound."""
-        size_bytes = len(self.arguments) + len(self.reason or "")
-        if size_bytes <= LISTED_BYTES:
+        size_bytes = len(self.arguments)
+        if size_bytes + len(self.reason or "") <= LISTED_BYTES:
             return self
         empty = msgspec.Raw(b"{}")
         return msgspec.structs.replace(self, arguments=empty, left_out_bytes=size_bytes)

@@ -40,24 +40,26 @@ def changed_mode(record: SessionRecord, mode: SessionMode, change: ModeChange) -
     """Return the session in a mode; `plan` keeps the mode it returns to."""
     if mode == record.mode:
         return record
-    before = record.mode if mode == "plan" else "ask"
-    return msgspec.structs.replace(
-        record,
-        mode=mode,
-        mode_set=msgspec.structs.replace(change, before=before),
-        updated_ms=change.at_ms,
-    )
+    if mode == "plan":
+        change = msgspec.structs.replace(
+            change, before=record.mode, earlier=record.mode_set if record.mode != "ask" else None
+        )
+    return msgspec.structs.replace(record, mode=mode, mode_set=change, updated_ms=change.at_ms)
 
 
 def without_plan(record: SessionRecord, at_ms: int) -> SessionRecord:
-    """Return the session after its plan was accepted; unchanged in another mode."""
+    """Return the session after its plan was accepted; unchanged in another mode.
+
+    The mode is again that of the principal who chose it, whoever chose the plan.
+    """
     change = record.mode_set
     if record.mode != "plan" or change is None:
         return record
+    chosen = change.earlier or change
     return msgspec.structs.replace(
         record,
         mode=change.before,
-        mode_set=ModeChange(by=change.by, role=change.role, at_ms=at_ms),
+        mode_set=ModeChange(by=chosen.by, role=chosen.role, at_ms=at_ms),
         updated_ms=at_ms,
     )
 
@@ -67,7 +69,7 @@ def reset_mode(record: SessionRecord) -> SessionRecord:
     if record.mode != "plan" or record.mode_set is None:
         return msgspec.structs.replace(record, mode="ask", mode_set=None)
     return msgspec.structs.replace(
-        record, mode_set=msgspec.structs.replace(record.mode_set, before="ask")
+        record, mode_set=msgspec.structs.replace(record.mode_set, before="ask", earlier=None)
     )
 
 

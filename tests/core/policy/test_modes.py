@@ -129,8 +129,20 @@ def test_a_plan_returns_to_the_mode_before() -> None:
     after = without_plan(plan, 8)
     assert (after.mode, without_plan(after, 9)) == ("accept_edits", after)
     reset = reset_mode(plan)
+    assert reset.mode_set == CHANGE
     assert (reset.mode, without_plan(reset, 8).mode) == ("plan", "ask")
     assert (reset_mode(in_mode("accept_edits")).mode, reset_mode(SESSION)) == ("ask", SESSION)
+
+
+def test_an_accepted_plan_gives_edits_in_the_name_of_who_chose_them() -> None:
+    """Another principal who puts the session into plan mode answers for no write of it."""
+    bob = ModeChange(by="bob", role="operator", at_ms=9)
+    after = without_plan(changed_mode(in_mode("accept_edits"), "plan", bob), 10)
+    grant = edit_grant(after, "default", "write_file", "a.py")
+    assert grant is not None
+    assert ("alice", "person") == (grant.by, after.mode_set and after.mode_set.role)
+    asked = without_plan(changed_mode(in_mode("ask"), "plan", bob), 10)
+    assert ("ask", "bob") == (asked.mode, asked.mode_set and asked.mode_set.by)
 
 
 def test_the_tool_for_plans_is_shown_in_plan_mode() -> None:
