@@ -56,9 +56,10 @@ class Addressee:
         self._wake = trio.Event()
 
     def configure(self, address: str, after_s: float) -> None:
-        """Take up the settings; the problem of another address is forgotten."""
+        """Take up the settings; another address has no problem yet, and knows of no question."""
         if address != self.address:
             self.problem = ""
+            self._sent.clear()
         self.address, self.after_s = address, after_s
         self.wake()
 
@@ -94,13 +95,15 @@ class Addressee:
     async def _announce(self) -> None:
         """Send one notice of all questions that wait, repeatedly while it fails and one still waits."""
         for failures in range(1, ATTEMPTS + 1):
-            waiting = self._list_waiting()
+            waiting, address = self._list_waiting(), self.address
             news = [each for each in waiting if each not in self._sent]
-            if not news or not self.address:
+            if not news or not address:
                 return
             may_retry = await self._attempt(
                 make_notice(self._find_console(), len(waiting), news[0])
             )
+            if address != self.address:
+                return  # the new one knows of none
             if not may_retry or failures == ATTEMPTS:
                 self._sent.update(waiting)
                 return
@@ -108,14 +111,15 @@ class Addressee:
 
     async def _attempt(self, notice: QuestionNotice) -> bool:
         """Send the notice and note the problem; return True if a further attempt may succeed."""
+        address, problem, may_retry = self.address, "", False
         try:
-            await self._post(self.address, notice)
+            await self._post(address, notice)
         except PalyraError as error:
-            self.problem = f"{self.name}: {error.message}"
+            problem, may_retry = f"{self.name}: {error.message}", isinstance(error, Unavailable)
             log.warning("a notice was not sent", address=self.name, problem=error.message)
-            return isinstance(error, Unavailable)
-        self.problem = ""
-        return False
+        if address == self.address:
+            self.problem = problem
+        return may_retry
 
     async def try_out(self) -> NoticeSent:
         """Send a notice that says it is a test.  Cancellation: it may have been sent."""

@@ -167,3 +167,29 @@ async def test_a_trial_is_for_operators() -> None:
     """Others cannot make the daemon send."""
     with pytest.raises(Forbidden):
         await Notices([]).try_out(Caller(principal="p", role="person", token_id="t"))
+
+
+async def test_another_address_gets_the_questions_that_wait(autojump_clock: MockClock) -> None:
+    """Also if the first one got them, or has an attempt under way whose failure is its own."""
+    posted: list[str] = []
+    gate = trio.Event()
+
+    async def post(address: str, _notice: QuestionNotice) -> None:
+        posted.append(address)
+        if address == "https://slow.example":
+            await gate.wait()
+            raise Rejected("no")
+
+    waiting = ["apr_1"]
+    addressee = Addressee("notify.webhook", post, lambda: waiting, lambda: CONSOLE, lambda: 1.0)
+    async with trio.open_nursery() as nursery:
+        for address in ("https://a.example", "https://slow.example", "https://b.example"):
+            addressee.configure(address, AFTER_S)
+            if len(posted) == 0:
+                await nursery.start(addressee.run)
+            await trio.sleep(LONG_S)
+        gate.set()
+        await trio.sleep(LONG_S)
+        nursery.cancel_scope.cancel()
+    assert ["https://a.example", "https://slow.example", "https://b.example"] == posted
+    assert not addressee.problem
