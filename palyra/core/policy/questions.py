@@ -8,7 +8,8 @@ A form is a JSON Schema object with flat fields, whose keywords are those of `FO
 and not by the validator of schemas, because a terminal checks field by field, without its 15 MB.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import msgspec
@@ -95,16 +96,30 @@ def find_defect(arguments: Mapping[str, Any]) -> str:
     unknown = [each for each in arguments.get("form", {}).get("required", ()) if each not in names]
     if unknown:
         return f"form.required names {unknown[0]!r}, which is no field"
-    for name, rule, _ in fields:
-        if rule["type"] == "boolean" and "enum" in rule:
-            return f"form.properties.{name}: a boolean has no enum"
-        free = {word: rule[word] for word in rule if word != "enum"}
-        for choice in rule.get("enum", ()):
-            if problem := find_problem(Field(name, free, is_required=True), choice):
-                return f"form.properties.{name}: enum does not fit: {problem}"
-        for low, high in (("minimum", "maximum"), ("minLength", "maxLength")):
-            if low in rule and high in rule and rule[low] > rule[high]:
-                return f"form.properties.{name}: {low} is above {high}"
+    for field in fields:
+        if defect := _find_field_defect(field):
+            return f"form.properties.{field.name}: {defect}"
+    chars = sum(field.rule.get("minLength", 0) for field in fields if field.is_required)
+    if chars > ANSWER_BYTES // 2:  # the rest is for names and escapes
+        return f"form: an answer has at most {ANSWER_BYTES} bytes, and minLength asks for {chars}"
+    return ""
+
+
+def _find_field_defect(field: Field) -> str:
+    """Describe why no value fits the field, or one of its own choices does not."""
+    rule = field.rule
+    if rule["type"] == "boolean" and "enum" in rule:
+        return "a boolean has no enum"
+    free = field._replace(rule={word: rule[word] for word in rule if word != "enum"})
+    for choice in rule.get("enum", ()):
+        if problem := find_problem(free, choice):
+            return f"enum does not fit: {problem}"
+    for low, high in (("minimum", "maximum"), ("minLength", "maxLength")):
+        if low in rule and high in rule and rule[low] > rule[high]:
+            return f"{low} is above {high}"
+    is_bounded = rule["type"] == "integer" and "minimum" in rule and "maximum" in rule
+    if is_bounded and math.ceil(rule["minimum"]) > rule["maximum"]:
+        return f"no whole number is between {rule['minimum']} and {rule['maximum']}"
     return ""
 
 
@@ -151,18 +166,15 @@ def read_field(field: Field, line: str) -> Any:  # noqa: ANN401 - a JSON value
     """Return the value of a typed line.  Raises InvalidParams, also for an empty required field."""
     text, rule, value = line.strip(), field.rule, None
     choices = rule.get("enum", ())
-    if choices and text.isascii() and text.isdigit() and rule["type"] == "string":
-        at = int(text[:4])
-        value = choices[at - 1] if 0 < at <= len(choices) and text not in choices else text
-    elif rule["type"] == "string":
+    if rule["type"] == "string":
         near = (each for each in choices if str(each).lower() == text.lower())
-        value = next(near, text)
+        value = _numbered(choices, text) or next(near, text)
     elif rule["type"] == "boolean":
         value = True if text.lower() in _YES else False if text.lower() in _NO else text
     else:
         try:
             value = msgspec.json.decode(text)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             value = text
     if not text and field.is_required:
         raise _invalid(field, f"is required: {describe_field(field)}")
@@ -180,9 +192,17 @@ def find_words(asked: ApprovalRequested, line: str) -> str:
     text, choices = line.strip(), list_choices(asked.arguments)
     if not choices:
         return text
-    if text.isascii() and text.isdigit() and 0 < int(text) <= len(choices):
-        return choices[int(text) - 1]
-    return next((choice for choice in choices if choice.lower() == text.lower()), "")
+    return _numbered(choices, text) or next(
+        (choice for choice in choices if choice.lower() == text.lower()), ""
+    )
+
+
+def _numbered(choices: Sequence[str], text: str) -> str:
+    """Return the choice of that number, "" for none; a number that is a choice itself is no number."""
+    if text in choices or not (text.isascii() and text.isdigit()):
+        return ""
+    at = int(text[:4])  # a longer one is none either, and the longest would be an error
+    return choices[at - 1] if 0 < at <= len(choices) else ""
 
 
 def check_words(arguments: Any, words: str) -> None:  # noqa: ANN401 - a JSON value
