@@ -54,7 +54,9 @@ def check_endpoint(url: str, services: Iterable[str]) -> str:
         host, port = parts.hostname or "", parts.port
     except ValueError:
         host, port, parts = "", None, urlsplit("")
-    is_plain = url.isascii() and url.isprintable() and " " not in url and "@" not in parts.netloc
+    # A client may read a backslash as the end of the host, which would be another one then.
+    is_plain = url.isascii() and url.isprintable() and not {" ", "\\"}.intersection(url)
+    is_plain = is_plain and "@" not in parts.netloc
     origin = f"{parts.scheme}://{parts.netloc}"
     is_known = (
         parts.scheme == "https"

@@ -53,6 +53,7 @@ def test_the_services_of_browsers_are_known(url: str, origin: str) -> None:
         "https://evil.example@fcm.googleapis.com/a",
         "https://fcm.googleapis.com@evil.example/a",
         "https://fcm.googleapis.com\\@evil.example/a",
+        "https://evil.example\\.push.apple.com/a",
         "https://192.168.1.1/a",
         "https://localhost/a",
         "https://fcm.googleapis.com/a b",

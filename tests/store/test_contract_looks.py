@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from palyra.core.journal.changes import Change
+from palyra.core.journal.purged_row import make_tombstone
 from palyra.core.ports import JournalStore
 from palyra.core.tape import events as ev
 from palyra.core.tape.outline import code_of
@@ -137,3 +138,19 @@ def test_the_latest_event_of_each_run(store: JournalStore) -> None:
         run_id: kind for run_id, (kind, _) in found.items()
     }
     assert row("run_b", 0).at_ms == found["run_b"][1]
+
+
+def test_a_purged_event_is_no_failure(store: JournalStore) -> None:
+    """How a call ended is not known without its payload; one that only quotes a tombstone is a failure."""
+    done = ev.ToolCompleted(call_id="c1", status="succeeded", output="")
+    quoted = ev.ToolCompleted(call_id="c1", status="failed", output='{"purged":{')
+    rows = (
+        row("run_a", 0, kind=done.KIND, data=make_tombstone(ev.encode_event(done), 7)),
+        row("run_a", 1, kind=ev.ToolDecided.KIND, data=make_tombstone(b"{}", 7)),
+        row("run_a", 2, kind=quoted.KIND, data=ev.encode_event(quoted)),
+    )
+    store.commit([Change(rows=rows)])
+    assert "".join(code_of(each.kind, each.data) for each in rows) == store.read_codes("run_a")
+    assert [2] == [each.seq for each in outline_tape(store, "run_a", 10).marks]
+    found = search_tape(store, "run_a", TapeSearch(marks=("failure", "denial")))
+    assert [2] == [hit.seq for hit in found.hits]

@@ -12,6 +12,7 @@ from typing import Literal
 
 import msgspec
 
+from palyra.core.journal.purged_row import PREFIX as PURGED
 from palyra.core.tape import events as ev
 from palyra.core.tape.taint import TAINTING, brings_taint
 
@@ -81,6 +82,7 @@ def code_of(kind: str, data: bytes) -> str:
     if kind not in ev.KINDS:
         return UNKNOWN
     is_bad = kind in GOOD and not any(needle in data for needle in GOOD[kind])
+    is_bad = is_bad and not data.startswith(PURGED)  # how it ended is not known any more
     is_tainted = kind in TAINTED and any(needle in data for needle in TAINTS)
     flags = (IS_BAD if is_bad else 0) + (IS_TAINTED if is_tainted else 0)
     return chr(FIRST + 4 * KINDS.index(kind) + flags)

@@ -28,7 +28,8 @@ def _code(kind: str) -> str:
     """Return the expression of the code of an event of that kind; see `outline.code_of`."""
     terms = [str(outline.FIRST + 4 * outline.KINDS.index(kind))]
     if kind in outline.GOOD:
-        terms.append(f"{outline.IS_BAD} * ({_any(outline.GOOD[kind])} = 0)")
+        kept = f"substr(data, 1, {len(outline.PURGED)}) <> X'{outline.PURGED.hex()}'"
+        terms.append(f"{outline.IS_BAD} * ({_any(outline.GOOD[kind])} = 0 AND {kept})")
     if kind in outline.TAINTED:
         terms.append(f"{outline.IS_TAINTED} * ({_any(outline.TAINTS)} > 0)")
     return f"WHEN '{kind}' THEN char({' + '.join(terms)})"
