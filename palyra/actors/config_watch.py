@@ -207,7 +207,7 @@ async def settings_watch(
         await settings.refresh()
         if settings.problem and (settings.problem != reported or not alarms.is_reported(SETTINGS)):
             alarms.report(settings_pending(settings.problem))
-        elif reported and not settings.problem:
+        elif not settings.problem:  # also after a restart of this task
             alarms.clear(SETTINGS, "the configuration is in force")
         reported = settings.problem
         await trio.sleep(POLL_S)

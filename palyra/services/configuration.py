@@ -16,7 +16,7 @@ import structlog
 from palyra.core.access import Caller
 from palyra.core.configuration import ConfigChange, ConfigChanged, ConfigView
 from palyra.core.ports import RunBlocking
-from palyra.errors import Overloaded
+from palyra.errors import Overloaded, Unavailable
 
 log = structlog.get_logger("palyra.config")
 
@@ -61,14 +61,16 @@ class Configuration:
 
         Raises Forbidden, InvalidParams for a value that the daemon would not start with, Conflict for
         a file that changed meanwhile and for the removal of what an open run uses, Overloaded during
-        another change, Unavailable.
+        another change, Unavailable, also for a live key that is written and not in force yet.
         Cancellation: the file may have been written.
         """
         caller.require("config:write")
         with self._exclusive():
             changed = await self._run_blocking(partial(self._file.change, change))
-            await self._refresh()
+            problem = await self._refresh()
         log.info("configuration changed", key=change.key, by=caller.principal)
+        if problem and changed.effect == "now":
+            raise Unavailable(f"{change.key} is in the file, and not in force yet: {problem}")
         return changed
 
     @contextmanager
