@@ -560,14 +560,6 @@ async def _settle(ticket: PendingCommit) -> None:
         await ticket.wait()
 
 
-def _is_known(services: SessionServices, model: str) -> bool:
-    try:  # without a call of Python for models that are no provider's
-        services.models[model]
-    except KeyError:
-        return False
-    return True
-
-
 async def choose(services: SessionServices, command: StartRun) -> StartRun:
     """Return the command with the agent's present version and the run's model.
 
@@ -577,8 +569,8 @@ async def choose(services: SessionServices, command: StartRun) -> StartRun:
     """
     agent = await services.agents.get_present(command.agent)
     model = command.model or agent.model or services.router.default
-    is_player = model == MODEL and command.delegated is not None
-    if not is_player and not _is_known(services, model):
+    is_free = model != MODEL or command.delegated is not None  # the player of procedures is not
+    if not (is_free and services.router.is_there(model)):
         whose = f" (of the agent {agent.name!r})" if command.model is None else ""
         known = ", ".join(sorted(services.models))
         raise InvalidParams(
