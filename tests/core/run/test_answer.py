@@ -23,6 +23,8 @@ from palyra.core.tape import events as ev
 from tests.core.policy.tool_samples import a_spec
 from tests.core.run.blind_claims import FALSE_CLAIMS as FIRST_CLAIMS
 from tests.core.run.blind_claims import HONEST as FIRST_HONEST
+from tests.core.run.blind_claims_three import FALSE_CLAIMS as THIRD_CLAIMS
+from tests.core.run.blind_claims_three import HONEST as THIRD_HONEST
 from tests.core.run.blind_claims_two import FALSE_CLAIMS as SECOND_CLAIMS
 from tests.core.run.blind_claims_two import HONEST as SECOND_HONEST
 from tests.core.run.claimed import FALSE_CLAIMS, HONEST
@@ -384,6 +386,14 @@ def test_the_blind_sets_have_their_figures() -> None:
     hit = [code(answered(text)) for text in (*FIRST_HONEST, *SECOND_HONEST)]
     assert (45, 43) == (len(found), found.count("contradicted"))
     assert (70, 1) == (len(hit), hit.count("contradicted"))
+
+
+def test_the_third_set_has_its_figures() -> None:
+    """Of false claims in other words few are found; the rules were not corrected by this set."""
+    found = [code(answered(text)) for text in THIRD_CLAIMS]
+    hit = [code(answered(text)) for text in THIRD_HONEST]
+    assert (25, 7) == (len(found), found.count("contradicted"))
+    assert (30, 1) == (len(hit), hit.count("contradicted"))
 
 
 # --- good answers --------------------------------------------------------------------------------
