@@ -50,7 +50,7 @@ def changed_mode(record: SessionRecord, mode: SessionMode, change: ModeChange) -
 def without_plan(record: SessionRecord, at_ms: int) -> SessionRecord:
     """Return the session after its plan was accepted; unchanged in another mode.
 
-    The mode is again that of the principal who chose it, whoever chose the plan.
+    The mode is again that of the principal who chose it, also after another one chose the plan.
     """
     change = record.mode_set
     if record.mode != "plan" or change is None:
