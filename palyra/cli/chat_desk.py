@@ -190,6 +190,7 @@ class ChatDesk:
             return True
         self._was_interrupted = False
         try:
+            check_text(typed.line)
             if typed.question_id:
                 await self._answer(typed.question_id, typed.line)
                 return False
@@ -370,12 +371,11 @@ class ChatDesk:
             return
         if is_permitted:
             self.tell(f"? {one_line(asked.summary, 200)}: allow by --approve")
-            await self._resolve(asked, Answer("allow", reason="by --approve"))
+            await self._resolve(asked, Answer("allow", reason="by --approve"), lines)
             return
         if self.rings:
             self._ring_at_s = trio.current_time() + NOTICE_S
-        self._reader = PromptReader(asked)
-        self.terminal.ask(Question(asked.approval_id, tuple(lines), self._reader.prompt))
+        self._show_prompt(asked, lines)
 
     async def _answer(self, approval_id: str, line: str) -> None:
         """Send an answer; anything but one of the words is none."""
@@ -396,7 +396,10 @@ class ChatDesk:
             return
         await self._resolve(asked, answer)
 
-    async def _resolve(self, asked: ApprovalRequested, answer: Answer) -> None:
+    async def _resolve(
+        self, asked: ApprovalRequested, answer: Answer, lines: Sequence[str] = ()
+    ) -> None:
+        """Send an answer; a question whose answer does not arrive waits for another one, below the lines."""
         self._pending.pop(asked.approval_id, None)
         try:
             await self.conversation.client.resolve_approval(
@@ -404,7 +407,17 @@ class ChatDesk:
             )
         except (Conflict, IllegalState) as error:
             self.tell(f"too late: {error.message}", "yellow")
+        except PalyraError as error:
+            self.tell(f"✗ {error}", "red")
+            self._pending = {asked.approval_id: asked, **self._pending}
+            self._show_prompt(asked, lines)
+            return
         await self._ask_next()
+
+    def _show_prompt(self, asked: ApprovalRequested, lines: Sequence[str] = ()) -> None:
+        """Take the answer of a question from its beginning, below these lines."""
+        self._reader = PromptReader(asked)
+        self.terminal.ask(Question(asked.approval_id, tuple(lines), self._reader.prompt))
 
     # --- commands ------------------------------------------------------------
 
@@ -460,6 +473,16 @@ class ChatDesk:
         ]
         width = line_width() - 2  # blanks around it
         self.terminal.show_status(fit_status([each for each in facts if each], state, width))
+
+
+def check_text(line: str) -> None:
+    """Raise CommandFailed for a line with bytes that are no UTF-8, or with NUL, which no name of a file has."""
+    try:
+        is_text = b"\0" not in line.encode()
+    except UnicodeEncodeError:
+        is_text = False
+    if not is_text:
+        raise CommandFailed("nothing was sent: the line is no UTF-8, or has a NUL", "type it again")
 
 
 def fit_status(facts: Sequence[str], state: str, width: int) -> str:

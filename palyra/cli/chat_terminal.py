@@ -315,7 +315,7 @@ class ReferenceCompleter(Completer):
 
 def show_question(question: Question) -> None:
     """Print the question; in a pager if it is longer than the terminal.  Called in the thread."""
-    height = shutil.get_terminal_size().lines
+    height = max(shutil.get_terminal_size().lines, 5)
     if len(question.lines) > height - 4:
         page(question.lines)
         write(question.lines[0], nl=True)

@@ -15,7 +15,7 @@ from palyra.cli.errors import CommandFailed
 from palyra.cli.in_force import change_list, say_in_force
 from palyra.cli.output import print_json, print_table, say
 from palyra.cli.talk import Options, talk
-from palyra.core.text.visible import visible
+from palyra.core.text.visible import pluralize, visible
 from palyra.errors import Conflict, NotFound
 
 if TYPE_CHECKING:
@@ -63,7 +63,11 @@ def add(
     is_here = options.url is None  # the daemon's machine is this one
     program = (find_program(command[0]) if is_here else command[0], *command[1:]) if command else ()
     given["url"] = given.pop("address")
-    entry = {key: value for key, value in given.items() if value and value != "none"}
+    entry = {
+        key: value
+        for key, value in given.items()
+        if value and (key, value) != ("workspace", "none")
+    }
     entry |= {"name": name, "command": list(program)} if program else {"name": name}
     entry |= {"sandbox": "none"} if no_jail else {}
 
@@ -144,7 +148,7 @@ def test(options: Options, name: str) -> None:
     if options.as_json:
         print_json({"server": found, "tools": tools})
         return
-    say(f"{name} is connected: {visible(found.title)}, {len(tools)} tools")
+    say(f"{name} is connected: {visible(found.title)}, {pluralize(len(tools), 'tool')}")
     for each in tools:
         say(f"  {visible(each)}")
     for each in problems:

@@ -158,8 +158,11 @@ def fold(text: str, *, err: bool = False) -> str:
 
 
 def fit_cells(text: str, cells: int) -> str:
-    """Return the start of a line that takes at most so many cells; East Asian letters take two."""
-    used = 0
+    """Return the start of a line, its tabs as blanks, that takes at most so many cells.
+
+    East Asian letters take two.
+    """
+    used, text = 0, text.expandtabs()
     for at, char in enumerate(text):
         used += 2 if unicodedata.east_asian_width(char) in _WIDE else 1
         if used > cells:

@@ -5,9 +5,11 @@ command `/NAME`.  `$ARGUMENTS` is what follows the name, `$1` to `$9` are its wo
 the first counts, so that no workspace replaces a command of the person.
 
 A file is read by the person's own process.  Links, second names and other kinds of files are refused: the
-workspace may come from elsewhere, and what such a name leads to would be sent to the model.
+workspace may come from elsewhere, and what such a name leads to would be sent to the model.  Folders and
+files are opened name by name, so that a program which puts a link there meanwhile gains nothing.
 """
 
+import errno
 import os
 import re
 import shlex
@@ -20,6 +22,7 @@ from typing import NamedTuple
 from palyra.cli.errors import CommandFailed
 from palyra.core.text.front_matter import read_front_matter
 from palyra.core.text.visible import visible
+from palyra.tools.files.workspace import READ_FLAGS, walk
 
 MAX_BYTES = 65_536  # of one file
 MAX_FILES = 200  # entries of one folder that are looked at
@@ -71,43 +74,59 @@ def find_commands(
     roots = [(home, HOME_FOLDER)]
     roots += [(workspace, folder) for folder in FOLDERS if workspace is not None]
     for root, folder in roots:
-        place = root / folder
-        if _is_linked(root, folder):
-            refused.append(RefusedFile(place, "a link leads to the folder: make it one of its own"))
-            continue
-        for path in _list_files(place):
-            try:
-                command = _read_command(path, taken)
-            except CommandFailed as failed:
-                refused.append(RefusedFile(path, failed.message))
+        for each in _read_folder(root, folder, taken):
+            if isinstance(each, RefusedFile):
+                refused.append(each)
                 continue
-            first = found.setdefault(command.name, command)
-            if first is not command:
-                refused.append(RefusedFile(path, f"{first.path} has the name already"))
+            first = found.setdefault(each.name, each)
+            if first is not each:
+                refused.append(RefusedFile(each.path, f"{first.path} has the name already"))
     return [found[name] for name in sorted(found)], refused
 
 
-def _is_linked(root: Path, folder: str) -> bool:
-    """True if the folder exists behind a link below the root."""
+def _read_folder(
+    root: Path, folder: str, taken: Collection[str]
+) -> Iterator[OwnCommand | RefusedFile]:
+    """Yield what a folder holds; nothing if there is none."""
     place = root / folder
     try:
-        return place.is_dir() and place.resolve() != root.resolve() / folder
-    except OSError:
-        return False
-
-
-def _list_files(place: Path) -> Iterator[Path]:
-    """Yield the Markdown files of a folder by name."""
-    try:
-        with os.scandir(place) as entries:
-            names = sorted(each.name for each in islice(entries, MAX_FILES))
-    except OSError:
+        fd = _open_folder(root, folder)
+    except FileNotFoundError:
         return
-    yield from (place / name for name in names if name.endswith(".md") and name[0] != ".")
+    except OSError as error:
+        reason = f"the folder cannot be read: {error.strerror}"
+        if error.errno == errno.ELOOP:
+            reason = "a link leads to the folder, or it is none: make it one of its own"
+        yield RefusedFile(place, reason)
+        return
+    try:
+        for name in _list_names(fd):
+            try:
+                yield _read_command(fd, place / name, taken)
+            except CommandFailed as failed:
+                yield RefusedFile(place / name, failed.message)
+    finally:
+        os.close(fd)
 
 
-def _read_command(path: Path, taken: Collection[str]) -> OwnCommand:
-    """Return the command of a file.  Raises CommandFailed if it is none."""
+def _open_folder(root: Path, folder: str) -> int:
+    """Open a folder below the root, following no link.  Raises OSError: ELOOP for a link, or a file."""
+    top = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return walk(top, folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    finally:
+        os.close(top)
+
+
+def _list_names(fd: int) -> list[str]:
+    """Return the names of the Markdown files of a folder."""
+    with os.scandir(fd) as entries:
+        names = sorted(each.name for each in islice(entries, MAX_FILES))
+    return [name for name in names if name.endswith(".md") and name[0] != "."]
+
+
+def _read_command(fd: int, path: Path, taken: Collection[str]) -> OwnCommand:
+    """Return the command of a file in the folder.  Raises CommandFailed if it is none."""
     name = path.name.removesuffix(".md")
     if not _NAME.match(name):
         raise CommandFailed(
@@ -115,7 +134,7 @@ def _read_command(path: Path, taken: Collection[str]) -> OwnCommand:
         )
     if name in taken:
         raise CommandFailed(f"/{name} is a command of the conversation", "rename it")
-    matter = read_front_matter(_read_text(path))
+    matter = read_front_matter(_read_text(fd, path.name))
     if matter.problem:
         raise CommandFailed(matter.problem, "correct its front matter")
     if not matter.body.strip():
@@ -125,12 +144,12 @@ def _read_command(path: Path, taken: Collection[str]) -> OwnCommand:
     return OwnCommand(name, description[:DESCRIPTION_CHARS], matter.body, path)
 
 
-def _read_text(path: Path) -> str:
+def _read_text(folder_fd: int, name: str) -> str:
     """Return the text of a regular file.  Raises CommandFailed."""
     try:
-        data = _read_regular(path)
+        data = _read_regular(folder_fd, name)
     except OSError as error:
-        reason = "a link" if path.is_symlink() else error.strerror
+        reason = "a link" if error.errno == errno.ELOOP else error.strerror
         raise CommandFailed(f"it cannot be read: {reason}", "copy the file") from None
     if len(data) > MAX_BYTES:
         raise CommandFailed(f"it has more than {MAX_BYTES} bytes", "shorten it")
@@ -140,9 +159,9 @@ def _read_text(path: Path) -> str:
         raise CommandFailed("it is not UTF-8", "convert it") from None
 
 
-def _read_regular(path: Path) -> bytes:
+def _read_regular(folder_fd: int, name: str) -> bytes:
     """Return the content, one byte more than is allowed at most.  Raises CommandFailed, OSError."""
-    fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    fd = os.open(name, READ_FLAGS, dir_fd=folder_fd)
     with os.fdopen(fd, "rb") as file:
         status = os.fstat(fd)
         if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:

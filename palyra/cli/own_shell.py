@@ -61,7 +61,7 @@ async def _end(process: trio.Process) -> None:
         signal.SIGTERM,
         signal.SIGKILL,
     ):  # the second one also for children that ignore the first
-        with suppress(ProcessLookupError):
+        with suppress(ProcessLookupError, PermissionError):  # of a program that changed its user
             os.killpg(process.pid, number)
         with trio.move_on_after(_END_S, shield=True):
             await process.wait()

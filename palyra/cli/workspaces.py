@@ -206,7 +206,7 @@ def _is_asking(options: Options) -> bool:
 
 
 async def _offer(client: Client, folder: Path) -> bool:
-    """Ask once whether the folder shall be a workspace, and make it one; True if it is one now.
+    """Ask whether the folder shall be a workspace, and make it one; True if it is one now.
 
     Cancellation: the folder may be a workspace.
     """

@@ -2,7 +2,10 @@
 
 import pytest
 
-from palyra.cli.answers import Answer, parse_answer
+from palyra.cli.answers import Answer, parse_answer, read_answer
+from palyra.core.policy.questions import ASK_USER, list_fields, read_field
+from palyra.core.tape.events import ApprovalRequested
+from palyra.errors import InvalidParams
 
 ALLOW, SESSION, DENY = Answer("allow"), Answer("allow", "session"), Answer("deny")
 
@@ -36,3 +39,35 @@ def test_only_a_denial_has_more_than_one_word(line: str, answer: Answer | None) 
 def test_wider_answer_that_is_not_offered_is_none() -> None:
     """The session is no answer to a question that offers once."""
     assert parse_answer("s", ("once",)) is None
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("2", "blue"),
+        (" BLUE ", "blue"),
+        ("3", None),
+        ("0", None),
+        ("00002", None),
+        ("20000", None),
+        ("9" * 5_000, None),
+        ("²", None),
+        ("green", None),
+    ],
+)
+def test_choice_is_a_number_or_its_text(line: str, words: str | None) -> None:
+    """No other number is one, however long: a question, and a field of a form."""
+    schema = {"type": "object", "properties": {"a": {"type": "string", "enum": ["red", "blue"]}}}
+    field = list_fields({"form": schema})[0]
+    asked = ApprovalRequested(
+        approval_id="apr_1", call_id="call_1", tool=ASK_USER, digest="d", risk="low",
+        arguments={"question": "Which?", "choices": ["red", "blue"]},
+        policy_reason="", expires_ms=9, scopes=("once",), summary="Which?",
+    )  # fmt: skip
+    if words is None:
+        assert read_answer(asked, line) is None
+        with pytest.raises(InvalidParams):
+            read_field(field, line)
+    else:
+        assert Answer("allow", words=words) == read_answer(asked, line)
+        assert words == read_field(field, line)

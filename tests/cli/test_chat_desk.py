@@ -1,22 +1,26 @@
 """The desk of a conversation: its status in words, what a line means, and which question waits."""
 
+import os
 from unittest.mock import AsyncMock, Mock
 
+import msgspec
 import pytest
 import trio
 from trio.testing import MockClock
 
+from palyra.cli import chat_desk, chat_terminal
 from palyra.cli.approve_policy import ApprovePolicy
 from palyra.cli.chat_commands import give_title, show_model
 from palyra.cli.chat_desk import WITHDRAWN_S, ChatDesk, describe_state, fit_status
 from palyra.cli.chat_session import Conversation
-from palyra.cli.chat_terminal import Typed
+from palyra.cli.chat_terminal import Question, Typed
 from palyra.cli.errors import CommandFailed
 from palyra.cli.talk import Options
 from palyra.client import TapeEvent
 from palyra.core.model.views import ModelList, ModelView
+from palyra.core.policy.questions import ASK_USER
 from palyra.core.tape import events as ev
-from palyra.errors import NotFound
+from palyra.errors import Forbidden, NotFound, Unreachable
 
 
 @pytest.mark.parametrize(
@@ -104,13 +108,22 @@ def an_item(event: ev.Event) -> TapeEvent:
     )
 
 
+ASKED = ev.ApprovalRequested(
+    approval_id="apr_1", call_id="call_1", tool="shell", arguments={}, digest="d", risk="high",
+    policy_reason="", expires_ms=9, scopes=("once",), summary="shell(ls)",
+)  # fmt: skip
+FORM = msgspec.structs.replace(
+    ASKED,
+    tool=ASK_USER,
+    arguments={"question": "Which?", "form": {
+        "type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "string"}},
+        "required": ["a"]}},
+)  # fmt: skip
+
+
 async def ask_and_withdraw(desk: ChatDesk) -> None:
     """Show a question, and withdraw it because the rules changed."""
-    asked = ev.ApprovalRequested(
-        approval_id="apr_1", call_id="call_1", tool="shell", arguments={}, digest="d", risk="high",
-        policy_reason="", expires_ms=9, scopes=("once",), summary="shell(ls)",
-    )  # fmt: skip
-    await desk._note(an_item(asked))
+    await desk._note(an_item(ASKED))
     withdrawn = ev.ApprovalResolved(
         approval_id="apr_1", call_id="call_1", decision="abort", scope="once", by="rules",
         reason="the rules have changed since it was asked",
@@ -141,6 +154,52 @@ async def test_message_after_a_question_that_is_gone_is_sent(autojump_clock: Moc
     assert ["y", "no, use the other file"] == [
         each.args[1] for each in client.steer.await_args_list
     ]
+
+
+@pytest.mark.parametrize(
+    ("asked", "lines"), [(ASKED, ["n not now"]), (FORM, ["7", "x"])], ids=["approval", "form"]
+)
+async def test_answer_that_does_not_arrive_can_be_given_again(
+    asked: ev.ApprovalRequested, lines: list[str], autojump_clock: MockClock
+) -> None:
+    """The question waits on, a form from its first field; later the same lines answer it."""
+    desk, client = a_desk()
+    client.mock_add_spec(["preview_approval", "is_connected", "resolve_approval"])
+    client.resolve_approval = AsyncMock(side_effect=[Unreachable("the daemon is gone"), None])
+    terminal = desk.terminal = Mock()
+    await desk._note(an_item(asked))
+    for _ in range(2):
+        for line in lines:
+            assert not await desk.take(Typed(line, "apr_1"))
+    first, second = client.resolve_approval.await_args_list
+    assert first == second
+    assert any("the daemon is gone" in each.args[0] for each in terminal.print.call_args_list)
+    assert None is terminal.ask.call_args.args[0]
+
+
+async def test_answer_by_a_rule_that_does_not_arrive_leaves_the_question(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`--approve` is refused to the token: the run is followed on, and the person may answer."""
+    desk, client = a_desk()
+    client.mock_add_spec(["is_connected", "resolve_approval"])
+    client.resolve_approval = AsyncMock(side_effect=Forbidden("no scope"))
+    permitted = AsyncMock(return_value=(["? shell(ls)"], True))
+    monkeypatch.setattr(chat_desk, "describe_question", permitted)
+    terminal = desk.terminal = Mock()
+    await desk._note(an_item(ASKED))
+    assert ("apr_1", ("? shell(ls)",)) == terminal.ask.call_args.args[0][:2]
+    assert {"apr_1": ASKED} == desk._pending
+
+
+@pytest.mark.parametrize("line", ["a\0b", "/export a\0b", "!echo a\0b", "caf\udce9"])
+async def test_bytes_that_are_no_text_are_not_sent(line: str) -> None:
+    """Nor run, nor part of a name: the line is refused, and the conversation goes on."""
+    desk, client = a_desk()
+    terminal = desk.terminal = Mock()
+    assert not await desk.take(Typed(line))
+    client.steer.assert_not_awaited()
+    assert "nothing was sent" in terminal.print.call_args_list[0].args[0]
 
 
 @pytest.mark.parametrize("run_id", [None, "run_1"])
@@ -178,3 +237,9 @@ async def test_status_shows_the_title_of_the_session() -> None:
         next(each for each in ("456789abcdef", "Mend the bell", "new session") if each in line)
         for (line,) in (each.args for each in terminal.show_status.call_args_list)
     ]
+
+
+def test_question_without_lines_fits_each_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next field of a form has none, and a window may have two rows."""
+    monkeypatch.setattr(chat_terminal.shutil, "get_terminal_size", lambda: os.terminal_size((9, 2)))
+    chat_terminal.show_question(Question("apr_1", (), "b: a text: "))

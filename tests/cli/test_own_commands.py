@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from palyra.cli import own_commands
 from palyra.cli.own_commands import MAX_BYTES, OwnCommand, find_commands
 from palyra.cli.slash import (
     COMMANDS,
@@ -105,6 +106,33 @@ def test_a_linked_folder_has_no_commands(tmp_path: Path) -> None:
     put(work / "in", ".palyra/commands/good.md")
     (tmp_path / "other").symlink_to(work / "in")
     assert 1 == len(find_commands(tmp_path / "other", tmp_path / "home", COMMANDS)[0])
+
+
+def test_a_link_that_appears_meanwhile_leads_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program of the workspace that replaces the folder while it is read gains nothing."""
+    elsewhere, folder = tmp_path / "elsewhere", tmp_path / ".palyra/commands"
+    put(elsewhere, "note.md", "SECRET")
+    put(folder, "note.md", "good")
+    names = own_commands._list_names
+
+    def replace_then_list(fd: int) -> list[str]:
+        if folder.exists() and not folder.is_symlink():
+            folder.rename(tmp_path / ".palyra/moved")
+            folder.symlink_to(elsewhere)
+        return names(fd)
+
+    monkeypatch.setattr(own_commands, "_list_names", replace_then_list)
+    found, _ = find_commands(tmp_path, tmp_path / "home", COMMANDS)
+    assert ["good"] == [each.body for each in found]
+
+
+def test_a_folder_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    """A file in its place is no silent absence of commands."""
+    put(tmp_path, ".claude")
+    found, refused = find_commands(tmp_path, tmp_path / "home", COMMANDS)
+    assert ([], [tmp_path / ".claude/commands"]) == (found, [each.path for each in refused])
 
 
 def test_typed_lines_use_them() -> None:

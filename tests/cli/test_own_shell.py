@@ -1,5 +1,7 @@
 """`!COMMAND` of `palyra chat`: output, its form for the model, and its end."""
 
+import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -86,6 +88,24 @@ def is_gone(process_id: str) -> bool:
     """True if there is no such process, or only its exit code."""
     found = Path(f"/proc/{process_id}/stat")
     return not found.exists() or found.read_text("utf-8").rpartition(")")[2].split()[0] == "Z"
+
+
+async def test_a_command_of_another_user_does_not_end_the_conversation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its group may refuse the signal, as that of `sudo` does: it goes on, and nothing is raised."""
+    tried: list[int] = []
+
+    def refuse(group: int, number: int) -> None:
+        if not tried:
+            os.kill(group, signal.SIGKILL)  # it ends by itself
+        tried.append(number)
+        raise PermissionError
+
+    monkeypatch.setattr("palyra.cli.own_shell.os.killpg", refuse)
+    with trio.fail_after(WITHIN_S), trio.CancelScope() as scope:
+        await run_own("echo; exec sleep 1000", tmp_path, lambda _line: scope.cancel("seen"))
+    assert [signal.SIGTERM, signal.SIGKILL] == tried
 
 
 async def test_a_missing_shell_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ import re
 import pytest
 
 from palyra.cli import output, prose
-from palyra.cli.output import fold, safe, wrap_words
+from palyra.cli.output import fit_cells, fold, safe, wrap_words
 from palyra.cli.prose import MARK, Prose, lay_out, render_markdown, split_blocks
 
 TEXT = """# Title
@@ -177,3 +177,12 @@ def test_whole_answer_is_laid_out_at_a_terminal_alone(monkeypatch: pytest.Monkey
     ]
     monkeypatch.setenv("NO_COLOR", "1")
     assert plain == lay_out(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("a\tb\tc", "a       b "), ("日本語日本語", "日本語日本"), ("x" * 11, "x" * 10), ("", "")],
+)
+def test_line_in_progress_takes_one_row(text: str, shown: str) -> None:
+    """Tabs and letters of two cells count as what they take, so that the row can be replaced."""
+    assert shown == fit_cells(text, 10)
