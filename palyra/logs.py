@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
+from logging.handlers import MemoryHandler
 from types import TracebackType
 from typing import TYPE_CHECKING, TextIO
 
@@ -44,6 +45,8 @@ get_logger = structlog.get_logger  # for the first module of the daemon that nee
 
 
 Keep = Callable[[int, str, str], None]  # Unix milliseconds, level, line
+HELD_S = 2.0  # a start that takes longer shows its lines as they come
+HELD_LINES = 200
 
 
 def setup(
@@ -77,7 +80,11 @@ def setup(
         handler = _KeepingHandler(target, keep, plain)
     handler.setFormatter(_Redacted(settings.format, redactor, shared, is_styled=is_styled))
     root = logging.getLogger()
-    root.handlers[:] = [handler]
+    held = _find_held()
+    if held is not None:
+        held.setTarget(handler)
+    else:
+        root.handlers[:] = [handler]
     root.setLevel(settings.level.upper())
     logging.getLogger("httpx").setLevel(
         logging.WARNING
@@ -85,6 +92,41 @@ def setup(
     logging.captureWarnings(capture=True)
     logging.raiseExceptions = False  # ignore a closed standard error
     sys.excepthook = _log_crash
+
+
+@contextmanager
+def held() -> Generator[None]:
+    """Hold the lines back until `release`, a warning, HELD_S, HELD_LINES, or the end of the block."""
+    root = logging.getLogger()
+    root.handlers[:] = [_HoldingHandler(root.handlers[0])]
+    try:
+        yield
+    finally:
+        release()
+
+
+def release() -> None:
+    """Write the lines that are held back, and hold no more."""
+    handler = _find_held()
+    if handler is not None:
+        assert handler.target is not None  # noqa: S101 - `setup` gives it one
+        logging.getLogger().handlers[:] = [handler.target]
+        handler.close()
+
+
+def _find_held() -> "_HoldingHandler | None":
+    return next((x for x in logging.getLogger().handlers if isinstance(x, _HoldingHandler)), None)
+
+
+class _HoldingHandler(MemoryHandler):
+    """Handler of the lines that come before the first words for a person."""
+
+    def __init__(self, target: logging.Handler) -> None:
+        super().__init__(HELD_LINES, flushLevel=logging.WARNING, target=target)
+
+    def shouldFlush(self, record: logging.LogRecord) -> bool:  # noqa: N802 - the standard library's
+        """True also for a line that comes late."""
+        return super().shouldFlush(record) or record.created - self.buffer[0].created > HELD_S
 
 
 class _KeepingHandler(logging.StreamHandler[TextIO]):

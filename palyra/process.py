@@ -14,7 +14,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Generator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 
@@ -65,13 +65,15 @@ async def serve(
     *,
     ready: OnReady | None = None,
     is_stdio: bool = False,
+    holds_log: bool = False,
     report: OnFailure = log_end,
 ) -> int:
     """Serve until a signal stops the daemon; return the exit code of the process.
 
     `ready` is called once, when the daemon serves clients and every open run is adopted by its
     session.  With `is_stdio` the parent process is a client too, over standard input and output,
-    with the operator's rights; the daemon drains when the parent closes its end.  `report` is
+    with the operator's rights; the daemon drains when the parent closes its end.  With `holds_log`
+    the log of a quick start is written after `ready`.  `report` is
     called with each error that ends the daemon: it writes the log for a service manager, or a
     sentence for a person.
     """
@@ -79,7 +81,7 @@ async def serve(
     native_memory.limit_arenas()
     logs.setup(config.logging, Redactor([]))
     try:
-        with _saying_full(config.paths.data_dir):
+        with logs.held() if holds_log else nullcontext(), _saying_full(config.paths.data_dir):
             await _serve(config, ready, is_stdio=is_stdio)
     except* (Unavailable, Escalated, ActorGone) as group:  # ActorGone: the start needs the actor
         code = _report(group, config.paths.data_dir, report)
@@ -214,6 +216,7 @@ async def _announce(
     if ready is not None:
         with _naming("standard output"):
             ready(discovery, daemon.make_console_link)
+    logs.release()
 
 
 @contextmanager

@@ -6,6 +6,7 @@ import logging
 import sys
 import warnings
 from collections.abc import Iterator
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -183,3 +184,44 @@ def test_kept_lines_are_redacted_too() -> None:
         assert TOKEN not in text
         assert "[redacted:known]" in text
         assert "\x1b" not in text
+
+
+def test_lines_of_a_quick_start_come_after_the_first_words() -> None:
+    """They are held until the release, through another setup, whose redactor holds for them."""
+    stream = io.StringIO()
+    logs.setup(Logging(), Redactor([]), stream)
+    log = structlog.get_logger()
+    with logs.held():
+        log.info("opened", by=TOKEN)
+        logs.setup(Logging(), REDACTOR, stream)
+        log.info("ready")
+        stream.write("panel\n")
+        logs.release()
+        log.info("goes on")
+    found = stream.getvalue()
+    assert TOKEN not in found
+    words = ("panel", "opened", "ready", "goes on")
+    assert sorted(map(found.index, words)) == list(map(found.index, words))
+    assert 4 == len(found.splitlines())
+
+
+@pytest.mark.parametrize("ending", ["error", "warning", "late", "many"])
+def test_lines_of_another_start_are_not_held(ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failure, a warning, a slow start or a talkative one shows all lines so far, in their order."""
+    stream = io.StringIO()
+    logs.setup(Logging(), Redactor([]), stream)
+    log = structlog.get_logger()
+    with suppress(ZeroDivisionError), logs.held():
+        log.info("opened")
+        assert not stream.getvalue()
+        if ending == "error":
+            raise ZeroDivisionError
+        if ending == "warning":
+            log.warning("no sandbox")
+        if ending == "late":
+            monkeypatch.setattr(logs, "HELD_S", -1.0)
+            log.info("still checking")
+        for number in range(logs.HELD_LINES if ending == "many" else 0):
+            log.info("line", number=number)
+        assert "opened" in stream.getvalue()
+    assert "opened" in stream.getvalue().splitlines()[0]

@@ -69,13 +69,14 @@ def run_daemon(
     ready: Callable[[Discovery, Callable[[], str]], None],
     *,
     is_stdio: bool = False,
+    holds_log: bool = False,
     report: Callable[[PalyraError], None] | None = None,
 ) -> int:
     """Run the daemon until it has drained and return its exit code.
 
     `ready` is called when the daemon accepts connections; its second argument makes a link to the
-    console.  `report` is called with the error that
-    ends the daemon; by default that error is logged.  Raises CommandFailed when it cannot start.
+    console.  With `holds_log` the log of a quick start comes after that.  `report` is called with the
+    error that ends the daemon; by default that error is logged.  Raises CommandFailed when it cannot start.
     """
     forbid_blas_threads()
     with _nothing_collected():
@@ -86,7 +87,12 @@ def run_daemon(
 
     try:
         serving = partial(
-            serve_daemon, config, ready=ready, is_stdio=is_stdio, report=report or log_end
+            serve_daemon,
+            config,
+            ready=ready,
+            is_stdio=is_stdio,
+            holds_log=holds_log,
+            report=report or log_end,
         )
         code = trio.run(serving, clock=make_clock())
     except PalyraError as error:

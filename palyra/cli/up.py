@@ -44,7 +44,10 @@ def up(
                 f"console    {make_link()}\n           once, within two minutes; palyra console prints another"
             )
 
-    code = run_daemon(config, ready, report=lambda error: stop_for_start(error).show())
+    is_seen = sys.stdout.isatty() and sys.stderr.isatty()  # panel and log in one window
+    code = run_daemon(
+        config, ready, holds_log=is_seen, report=lambda error: stop_for_start(error).show()
+    )
     if was_ready:
         say("stopped" if code == 0 else f"stopped with exit code {code}")
     raise SystemExit(code)

@@ -241,5 +241,5 @@ async def test_status_shows_the_title_of_the_session() -> None:
 
 def test_question_without_lines_fits_each_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     """The next field of a form has none, and a window may have two rows."""
-    monkeypatch.setattr(chat_terminal.shutil, "get_terminal_size", lambda: os.terminal_size((9, 2)))
+    monkeypatch.setattr("shutil.get_terminal_size", lambda: os.terminal_size((9, 2)))
     chat_terminal.show_question(Question("apr_1", (), "b: a text: "))
