@@ -7,7 +7,16 @@ A call that names a workspace which is not configured fails, so no run continues
 All functions but `tools_by_workspace` block; they are called from a thread.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence, ValuesView
+from collections.abc import (
+    Awaitable,
+    Callable,
+    Collection,
+    ItemsView,
+    Iterator,
+    Mapping,
+    Sequence,
+    ValuesView,
+)
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -33,18 +42,29 @@ _Place = TypeVar("_Place")
 _Made = TypeVar("_Made")
 
 
-class _LiveValues(ValuesView[_Made]):
-    """Values of a mapping that may change while they are iterated: a removed one is left out."""
+class _LiveItems(ItemsView[str, _Made]):
+    """Items of a mapping that may change while they are iterated: a removed one is left out."""
 
     def __init__(self, mapping: Mapping[str, _Made]) -> None:
         super().__init__(mapping)
         self._source = mapping
 
-    def __iter__(self) -> Iterator[_Made]:
+    def __iter__(self) -> Iterator[tuple[str, _Made]]:
         for name in self._source:
             found = self._source.get(name)
             if found is not None:
-                yield found
+                yield name, found
+
+
+class _LiveValues(ValuesView[_Made]):
+    """Values of those items."""
+
+    def __init__(self, mapping: Mapping[str, _Made]) -> None:
+        super().__init__(mapping)
+        self._items = _LiveItems(mapping)
+
+    def __iter__(self) -> Iterator[_Made]:
+        return (found for _, found in self._items)
 
 
 class Workspaces(Mapping[str, Workspace]):
@@ -83,8 +103,12 @@ class Workspaces(Mapping[str, Workspace]):
         return len(self._opened)
 
     def values(self) -> ValuesView[Workspace]:
-        """Return a view of the workspaces of the moment of each iteration."""
-        return _LiveValues(self)
+        """Return a view of the present workspaces."""
+        return self._opened.values()
+
+    def items(self) -> ItemsView[str, Workspace]:
+        """Return a view of the present workspaces with their names."""
+        return self._opened.items()
 
 
 class PerWorkspace(Mapping[str, _Made], Generic[_Place, _Made]):
@@ -117,6 +141,10 @@ class PerWorkspace(Mapping[str, _Made], Generic[_Place, _Made]):
     def values(self) -> ValuesView[_Made]:
         """Return a view of the objects of the places of the moment of each iteration."""
         return _LiveValues(self)
+
+    def items(self) -> ItemsView[str, _Made]:
+        """Return a view of those objects with the names of their places."""
+        return _LiveItems(self)
 
 
 def open_workspaces(

@@ -17,6 +17,7 @@ from palyra.tools.files.workspace import Workspace
 from palyra.tools.files.workspaces import (
     PerWorkspace,
     WorkspaceCheckpoints,
+    Workspaces,
     open_workspaces,
     tools_by_workspace,
 )
@@ -220,3 +221,33 @@ def test_a_place_has_one_object() -> None:
     made = PerWorkspace({"a": "place"}, build)
     first = made["a"]
     assert [first, first] == [made["a"], *others]
+
+
+@pytest.mark.parametrize("view", ["values", "items", "keys"])
+def test_a_workspace_that_goes_while_they_are_listed_ends_no_list(world: World, view: str) -> None:
+    """A thread goes through one state of the workspaces, and of what was made for them only what stays."""
+    workspaces = Workspaces(world.roots, [])
+    made = PerWorkspace(workspaces, lambda place: place.root.name)
+    listed, parts = iter(getattr(workspaces, view)()), iter(getattr(made, view)())
+    next(listed)
+    next(parts)
+    workspaces.replace({"default": world.roots["default"]})
+    assert 1 == len(list(listed))
+    assert (1 if view == "keys" else 0) == len(list(parts))
+    assert ["default"] == list(workspaces)
+    assert [("default", "default")] == list(made.items())
+
+
+def test_changed_workspaces_are_opened_and_the_others_stay(world: World) -> None:
+    """A name with another path is another workspace; what cannot be opened changes nothing."""
+    workspaces = Workspaces(world.roots, [])
+    default, site = workspaces.values()
+    with pytest.raises(InvalidParams, match="cannot be opened"):
+        workspaces.replace({"default": world.roots["default"], "gone": Path("/no/such/folder")})
+    with pytest.raises(InvalidParams, match="overlap"):
+        workspaces.replace({**world.roots, "same": world.roots["site"]})
+    assert [default, site] == list(workspaces.values())
+    (other := world.roots["site"].parent / "other").mkdir()
+    workspaces.replace({"default": world.roots["default"], "site": other})
+    assert default is workspaces["default"]
+    assert other == workspaces["site"].root
