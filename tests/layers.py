@@ -56,10 +56,12 @@ ONLY = {
     ),  # weights are installed, public models listed, and providers tried, without a daemon
     ("cli", "store"): ("palyra.store.backup",),  # backups are restored without a daemon
     ("cli", "tools"): (
+        "palyra.tools.files.workspace",
         "palyra.tools.policy.cases",
         "palyra.tools.policy.presets",
         "palyra.tools.sandbox.toolchains",
-    ),  # policies are tried without a daemon, and the caller's PATH is compared with the sandbox's
+    ),  # own commands are opened as tools open files, policies are tried without a daemon, and the
+    # caller's PATH is compared with the sandbox's
 }
 
 # Rooms of one floor, lowest first: a module imports from its own room and from rooms above it in

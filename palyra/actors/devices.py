@@ -141,10 +141,13 @@ class Devices:
             raise Rejected("its login has ended, or rings elsewhere now")
         try:
             await self._ring(endpoint)
-        except NotFound as gone:
-            await self._change(token_id, "", endpoint)
-            self._end(token_id, endpoint)
-            raise Rejected(f"the browser no longer takes it: {gone.message}") from None
+        except NotFound as error:
+            gone = error
+        else:
+            return
+        await self._change(token_id, "", endpoint)
+        self._end(token_id, endpoint)
+        raise Rejected(f"the browser no longer takes it: {gone.message}")
 
     def child_specs(self) -> list[ChildSpec]:
         """Return the child, which sleeps without a device."""

@@ -49,21 +49,22 @@ async def run_own(command: str, cwd: Path, show: Callable[[str], None]) -> tuple
         is_ended = True
     finally:
         if not is_ended:
-            await _end(process)
+            with trio.move_on_after(2 * _END_S, shield=True):
+                await _end(process)
     output.close()
     code = process.returncode or 0
     return output.describe(command, cwd, code), code
 
 
 async def _end(process: trio.Process) -> None:
-    """End the group of a process.  Cancellation: shielded, for two seconds each at most."""
+    """End the group of a process.  Cancellation: a caller who must see it end shields it."""
     for number in (
         signal.SIGTERM,
         signal.SIGKILL,
     ):  # the second one also for children that ignore the first
         with suppress(ProcessLookupError, PermissionError):  # of a program that changed its user
             os.killpg(process.pid, number)
-        with trio.move_on_after(_END_S, shield=True):
+        with trio.move_on_after(_END_S):
             await process.wait()
 
 
