@@ -1,4 +1,4 @@
-"""The package in figures: size, prose, names used twice, helpers used once, imports.
+"""The package in figures: size, weight, prose, names used twice, helpers used once, imports.
 
 Prints a table and one JSON line; `--list` also prints the entries of the figures that should be
 small; `--check` prints only those over their limit, and exits with 1 if there are any.  Everything
@@ -8,6 +8,7 @@ is read from the source; nothing is imported or run.
 import argparse
 import ast
 import io
+import itertools
 import json
 import re
 import sys
@@ -40,6 +41,12 @@ class Module:
     name: str
     text: str
     tree: ast.Module
+    is_package: bool = False
+
+    @cached_property
+    def classes(self) -> list[ast.ClassDef]:
+        """Classes on the level of the module."""
+        return [node for node in self.tree.body if isinstance(node, ast.ClassDef)]
 
     def docstrings(self) -> Iterator[ast.Constant]:
         """Yield the docstrings of the module, its classes and its functions."""
@@ -65,7 +72,7 @@ def read_package(root: Path) -> list[Module]:
         parts = (root.name, *path.relative_to(root).with_suffix("").parts)
         text = path.read_text(encoding="utf-8")
         name = ".".join(parts).removesuffix(".__init__")
-        modules.append(Module(name, text, ast.parse(text)))
+        modules.append(Module(name, text, ast.parse(text), path.stem == "__init__"))
     return modules
 
 
@@ -73,7 +80,7 @@ def read_package(root: Path) -> list[Module]:
 
 
 def count_lines(module: Module) -> Counter[str]:
-    """Count lines of code, of docstrings, and with a comment (also at the end of code)."""
+    """Count lines: all, of code, of docstrings, with a comment, and with a comment alone."""
     docs = {
         line
         for text in module.docstrings()
@@ -86,9 +93,11 @@ def count_lines(module: Module) -> Counter[str]:
             code.update(range(token.start[0], token.end[0] + 1))
     return Counter(
         files=1,
+        lines=module.text.count("\n"),
         code_lines=len(code - docs),
         docstring_lines=len(docs),
         comment_lines=len(module.comments()),
+        comment_lines_alone=sum(line.lstrip().startswith("#") for line in module.text.split("\n")),
     )
 
 
@@ -137,6 +146,117 @@ def private_uses(module: Module) -> dict[str, int]:
         elif isinstance(node, ast.Attribute):
             mentioned[node.attr] += 1
     return {f"{module.name}: {name}": mentioned[name] for name in defined}
+
+
+# --- weight: one fact said more than once ---------------------------------------------------------
+
+# Sizes below which a likeness is chance: fields that two structs share, and that one call copies.
+MIN_SHARED = 4
+MIN_COPIED = 3
+LIKE = 0.7  # share of the smaller struct's fields
+
+
+def count_rooms(modules: list[Module]) -> dict[str, int]:
+    """Count the lines of each floor, and of each of its folders."""
+    lines: Counter[str] = Counter()
+    for module in modules:
+        _, floor, *rest = *module.name.split("."), ""
+        lines[floor] += module.text.count("\n")
+        if rest[1:-1] or (rest[:-1] and module.is_package):
+            lines[f"{floor}/{rest[0]}"] += module.text.count("\n")
+    return dict(sorted(lines.items()))
+
+
+def find_like_structs(modules: list[Module]) -> list[str]:
+    """Return pairs of structs that share most fields, with the count and the smaller one's size."""
+    fields: dict[str, frozenset[str]] = {}
+    for module in modules:
+        for node in module.classes:
+            names = frozenset(
+                each.target.id
+                for each in node.body
+                if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)
+            )
+            if len(names) >= MIN_SHARED:
+                fields[f"{module.name}.{node.name}"] = names
+    found = []
+    for (one, ones), (other, others) in itertools.combinations(fields.items(), 2):
+        shared, smaller = len(ones & others), min(len(ones), len(others))
+        if shared >= max(MIN_SHARED, LIKE * smaller):
+            found.append(f"{one} ~ {other}: {shared} of {smaller}")
+    return found
+
+
+def find_field_copies(module: Module) -> list[str]:
+    """Return calls that take fields of one object under their own names."""
+    found = []
+    for node in ast.walk(module.tree):
+        keywords = node.keywords if isinstance(node, ast.Call) else []
+        copied = Counter(
+            ast.unparse(each.value.value)
+            for each in keywords
+            if isinstance(each.value, ast.Attribute) and each.value.attr == each.arg
+        )
+        found += [
+            f"{module.name}:{node.lineno}: {ast.unparse(node.func)} from {source}: {count}"
+            for source, count in copied.items()
+            if isinstance(node, ast.Call) and count >= MIN_COPIED
+        ]
+    return found
+
+
+def find_mirrors(modules: list[Module]) -> tuple[list[str], list[str]]:
+    """Return all protocols, and those of which at most one class has all methods."""
+    methods: dict[str, frozenset[str]] = {}
+    protocols: dict[str, frozenset[str]] = {}
+    for module in modules:
+        for node in module.classes:
+            names = frozenset(
+                each.name
+                for each in node.body
+                if isinstance(each, FunctionNode)
+                and (each.name == "__call__" or not each.name.startswith("_"))
+            )
+            is_protocol = any(ast.unparse(base).startswith("Protocol") for base in node.bases)
+            (protocols if is_protocol else methods)[f"{module.name}.{node.name}"] = names
+    lonely = [
+        name
+        for name, wanted in protocols.items()
+        if wanted and sum(wanted <= names for names in methods.values()) <= 1
+    ]
+    return [*protocols], lonely
+
+
+def find_forwards(module: Module) -> list[str]:
+    """Return functions whose body only passes their parameters on, in order."""
+    found = []
+    for node in ast.walk(module.tree):
+        if not isinstance(node, FunctionNode) or node.decorator_list:
+            continue
+        body = node.body[1:] if ast.get_docstring(node) is not None else node.body
+        if len(body) != 1 or not isinstance(body[0], ast.Return | ast.Expr):
+            continue
+        value = body[0].value
+        call = value.value if isinstance(value, ast.Await) else value
+        if not isinstance(call, ast.Call):
+            continue
+        names = [each.arg for each in node.args.posonlyargs + node.args.args]
+        names = names[1:] if names[:1] in (["self"], ["cls"]) else names
+        names += [each.arg for each in node.args.kwonlyargs]
+        passed = [*call.args, *(each.value for each in call.keywords)]
+        if names and names == [ast.unparse(each) for each in passed]:
+            found.append(f"{module.name}:{node.lineno}: {node.name}")
+    return found
+
+
+def find_shared_functions(modules: list[Module]) -> list[str]:
+    """Return public function names that more than one module defines."""
+    homes: defaultdict[str, list[str]] = defaultdict(list)
+    for module in modules:
+        for node in module.tree.body:
+            if isinstance(node, FunctionNode) and not node.name.startswith("_"):
+                homes[node.name].append(module.name)
+    return [f"{name}: {', '.join(found)}" for name, found in sorted(homes.items()) if found[1:]]
 
 
 # --- imports -------------------------------------------------------------------------------------
@@ -191,7 +311,14 @@ def measure(modules: list[Module]) -> tuple[dict[str, float], dict[str, list[str
     known = frozenset(module.name for module in modules)
     imported = {module.name: imports(module, known) for module in modules}
     uses = {name: count for module in modules for name, count in private_uses(module).items()}
+    protocols, lonely = find_mirrors(modules)
     behind = {
+        "struct_pairs": find_like_structs(modules),
+        "field_copies": [place for module in modules for place in find_field_copies(module)],
+        "protocols": protocols,
+        "protocols_of_one_class": lonely,
+        "forwards": [place for module in modules for place in find_forwards(module)],
+        "function_names_shared": find_shared_functions(modules),
         "class_names_shared": find_shared_names(modules),
         "private_functions_used_once": sorted(name for name, count in uses.items() if count == 1),
         "import_circles": find_circles({name: run for name, (run, _) in imported.items()}),
@@ -229,14 +356,17 @@ def main() -> None:
     parser.add_argument("--list", action="store_true", help="name what the figures count")
     parser.add_argument("--check", action="store_true", help="print what is over its limit")
     arguments = parser.parse_args()
-    figures, behind = measure(read_package(PALYRA))
+    modules = read_package(PALYRA)
+    figures, behind = measure(modules)
     if arguments.check:
         sys.exit(1 if print_excess(behind) else 0)
     for name, figure in figures.items():
         print(f"{name.replace('_', ' '):44} {figure:>10,}")
         if arguments.list:
             print(*(f"    {place}" for place in behind.get(name, [])), sep="\n")
-    print(json.dumps({"bench": "house", **figures}))
+    rooms = count_rooms(modules)
+    print(*(f"{'lines of ' + room:44} {lines:>10,}" for room, lines in rooms.items()), sep="\n")
+    print(json.dumps({"bench": "house", **figures, "rooms": rooms}))
 
 
 if __name__ == "__main__":

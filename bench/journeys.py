@@ -46,6 +46,7 @@ KERNEL = frozenset(
     f"actors/kernel/{name}.py"
     for name in ("mailbox", "reply", "child", "supervisor", "dynamic", "threads")
 )
+CONNECTION = ("net/", "actors/gateway.py")  # its own requests go on beside a call and an append
 TOOL = frozenset({"tools/demo_tools.py"})  # the tool that the run calls
 Function = tuple[str, str]  # file below palyra/ and qualified name
 
@@ -72,13 +73,14 @@ JOURNEYS = (
         ("core/run/decide.py", "turn_completed"),
         0,
         ("core/tool/attestation.py", "seal_attestation"),
-        ("store/", "actors/journal", *TOOL),
+        ("store/", "actors/journal", *CONNECTION, *TOOL),
     ),
     Journey(
         "append",
         ("actors/run/actor.py", "_RunActor.emit"),
         -1,
         ("actors/journal/actor.py", "_Incarnation._acknowledge"),
+        CONNECTION,
     ),
 )
 
