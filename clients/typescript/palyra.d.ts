@@ -2398,7 +2398,7 @@ export interface MemoryUseRecord {
   run_id: string;
   session_id: string;
   principal: string;
-  way: "auto" | "reference" | "tool";
+  way: "auto" | "reference" | "standing" | "tool";
   question: string;
   at_ms: number;
   items?: MemoryUse[];

@@ -82,7 +82,7 @@ from palyra.core.memory.query import SearchQuestion
 from palyra.core.memory.vectors import StoredVector
 from palyra.core.model.embeddings import Embeddings
 from palyra.core.model.messages import Delta, ModelRequest, ModelTurn
-from palyra.core.model.sources import ContextSource, RecallScope
+from palyra.core.model.sources import ContextSource, MemorySources, RecallScope
 from palyra.core.policy.request import PolicyDecision, PolicyRequest
 from palyra.core.policy.views import AppliedSuggestion
 from palyra.core.preview.blocks import EarlierAnswers
@@ -258,7 +258,12 @@ class MemoryStore(Protocol):
         limit: int,
     ) -> list[MemoryLogLine]: ...
     def list_memory_uses(
-        self, *, run_id: str | None = None, session_id: str | None = None, limit: int = 200
+        self,
+        *,
+        run_id: str | None = None,
+        session_id: str | None = None,
+        principal: str | None = None,
+        limit: int = 200,
     ) -> list[MemoryUseRecord]: ...
     def count_memories(self, principal: str | None, *, now_ms: int) -> MemoryCounts: ...
 
@@ -596,11 +601,18 @@ class PromptRecall(Protocol):
         """Return True unless the principal is known to have no items.  Never waits."""
         ...
 
+    async def find_standing(self, scope: RecallScope) -> MemorySources:
+        """Return the items of every prompt of the principal, in the order of the prompt.
+
+        Raises Unavailable.  Cancellation: nothing happened.
+        """
+        ...
+
     async def recall(self, question: str, scope: RecallScope) -> Sequence[ContextSource]:
         """Return the memories for a question, the best first, in the order of the prompt.
 
-        `name` is the id of the item and `kind` its kind; a `preference` becomes part of the stable
-        prefix.  Raises Unavailable.  Cancellation: nothing happened.
+        `name` is the id of the item and `kind` its kind.  What `find_standing` returns for the same
+        prompt is left out.  Raises Unavailable.  Cancellation: nothing happened.
         """
         ...
 

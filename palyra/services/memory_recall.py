@@ -1,4 +1,4 @@
-"""Recall for prompts: memories about a message, as sources of its context.
+"""Recall for prompts: standing items and memories about a message, as sources of its context.
 
 Owns: nothing.  Talks to: `services.memory_search`.
 """
@@ -6,8 +6,9 @@ Owns: nothing.  Talks to: `services.memory_search`.
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from palyra.core.memory.items import MemoryHit, RecallUse
-from palyra.core.model.sources import ContextSource, RecallScope
+from palyra.core.journal.records import MemoryRecord, MemoryWay
+from palyra.core.memory.items import RecallUse
+from palyra.core.model.sources import ContextSource, MemorySources, RecallScope
 from palyra.errors import Unavailable
 from palyra.services.memory_search import MemorySearch
 
@@ -40,19 +41,34 @@ class MemoryRecall:
         if not pack.hits:
             return ()
         if scope.run_id:
-            use = RecallUse(
-                run_id=scope.run_id,
-                session_id=scope.audience.session_id,
-                principal=scope.audience.principal,
-                way="reference" if scope.is_explicit else "auto",
-                question=question,
-            )
-            self._search.note_use(use, pack.hits)
-        return tuple(map(_as_source, pack.hits))
+            way: MemoryWay = "reference" if scope.is_explicit else "auto"
+            self._search.note_use(_use(scope, way, question), pack.hits)
+        standing = () if scope.is_explicit else (await self._search.find_standing(place)).shown
+        known = {item.memory_id for item in standing}
+        return tuple(_as_source(hit.item) for hit in pack.hits if hit.item.memory_id not in known)
+
+    async def find_standing(self, scope: RecallScope) -> MemorySources:
+        """See `core.ports.PromptRecall`; a run's items are listed by `memory.used`."""
+        place = scope.audience.place
+        if place is None:
+            return MemorySources()
+        found = await self._search.find_standing(place)
+        if scope.run_id:
+            self._search.note_standing(_use(scope, "standing", ""), found.shown)
+        return MemorySources(tuple(map(_as_source, found.shown)), found.left_out)
 
 
-def _as_source(hit: MemoryHit) -> ContextSource:
-    item = hit.item
+def _use(scope: RecallScope, way: MemoryWay, question: str) -> RecallUse:
+    return RecallUse(
+        run_id=scope.run_id,
+        session_id=scope.audience.session_id,
+        principal=scope.audience.principal,
+        way=way,
+        question=question,
+    )
+
+
+def _as_source(item: MemoryRecord) -> ContextSource:
     day = datetime.fromtimestamp(item.at_ms / 1000, UTC)
     author = f"{item.author}, " if item.author else ""
     return ContextSource(

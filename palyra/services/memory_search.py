@@ -11,7 +11,7 @@ index and the day, which relative dates of a query depend on; a degraded result 
 """
 
 import re
-from collections import OrderedDict
+from collections import Counter, OrderedDict
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -32,6 +32,7 @@ from palyra.core.memory.items import (
     SearchMode,
 )
 from palyra.core.memory.packing import pack_hits
+from palyra.core.memory.standing import Standing, StandingItem, choose_standing, rank_standing
 from palyra.core.memory.transcripts import as_said, conversation_key
 from palyra.core.ports import Journal, JournalStore, NowMs
 from palyra.core.redaction.redactor import Redactor
@@ -46,6 +47,8 @@ MAX_FORGOTTEN = 65_536
 MAX_OWN_TURNS = 100  # of the asking run, which are not returned unless a summary replaces them
 QUESTION_CHARS = 500  # of a question on record
 RECALL_LIMIT = 100  # items from which a recall is packed
+MAX_STANDING = 500  # items of a principal from which those of a prompt are chosen
+COUNTED_USES = 500  # latest recalls of a principal that say which items are used most
 _WORD = re.compile(r"\w+")
 
 
@@ -71,6 +74,9 @@ class MemorySearch:
         self._new_id = new_id
         self._forgotten: OrderedDict[str, None] = OrderedDict()
         self._cache: OrderedDict[bytes, MemoryHits] = OrderedDict()
+        self._standing: OrderedDict[str, tuple[tuple[int, int], tuple[StandingItem, ...]]] = (
+            OrderedDict()
+        )
         self._generations: dict[str, int] = {}
         self._empty: dict[str, int] = {}  # generation at which a principal had no item
         self._looked_at: set[str] = set()  # principals
@@ -195,6 +201,25 @@ class MemorySearch:
         except Unavailable as error:
             return RecallPack(degraded=error.message, is_failed=True)
 
+    async def find_standing(self, place: MemoryPlace) -> Standing:
+        """Return the items that every prompt of that place shows.
+
+        The order by use is decided once a day and after each change of an item, so that the prefix
+        of the prompts between stays the same.  Raises Unavailable.  Cancellation: nothing happened.
+        """
+        principal = place.principal
+        if not self.has_items(principal):
+            return Standing()
+        now_ms = self._now_ms()
+        state = self.generation(principal), day_of(now_ms).toordinal()
+        known = self._standing.get(principal)
+        if known is None or known[0] != state:
+            ranked = await self._journal.read(partial(_rank_standing, principal, now_ms))
+            known = self._standing[principal] = state, ranked
+            while len(self._standing) > MAX_CACHED:
+                self._standing.popitem(last=False)
+        return choose_standing((each for each in known[1] if self.is_shown(each.item)), place)
+
     async def prepare(self, principal: str) -> None:
         """Find out if the principal has items, once; a journal that fails leaves it open.
 
@@ -216,6 +241,10 @@ class MemorySearch:
         wanted = MemoryFilter(principal=principal, now_ms=self._now_ms(), limit=1)
         if not await self._journal.read(lambda s: s.list_memories(wanted)):
             self._empty[principal] = generation
+
+    def note_standing(self, use: RecallUse, items: Sequence[MemoryRecord]) -> None:
+        """Record the standing items of a run; never waits."""
+        self.note_use(use, [MemoryHit(item=item, score=0.0, parts={}) for item in items])
 
     def note_use(self, use: RecallUse, hits: Sequence[MemoryHit]) -> None:
         """See `core.ports.Recall`."""
@@ -259,6 +288,7 @@ class MemorySearch:
             self._index.notify()
         if principal is None:
             self._cache.clear()
+            self._standing.clear()
             if self._conversations is not None:
                 self._conversations.notify()
         else:
@@ -309,6 +339,17 @@ class MemorySearch:
             self._purging.discard(principal)
             self.invalidate(principal)
             self._purged[principal] = self._generations[principal]
+
+
+def _rank_standing(principal: str, now_ms: int, store: JournalStore) -> tuple[StandingItem, ...]:
+    """Read the standing items of a principal, and how often recalls found each of them.  Blocks."""
+    wanted = MemoryFilter(principal=principal, now_ms=now_ms, standing=True, limit=MAX_STANDING)
+    items = store.list_memories(wanted)
+    if not items:
+        return ()
+    uses = store.list_memory_uses(principal=principal, limit=COUNTED_USES)
+    found = Counter(item.memory_id for use in uses if use.way != "standing" for item in use.items)
+    return rank_standing(items, found)
 
 
 def _find_compacted(store: JournalStore, *, run_id: str) -> int:

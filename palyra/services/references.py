@@ -37,7 +37,7 @@ from palyra.core.journal.changes import RunFilter
 from palyra.core.journal.records import DEFAULT_WORKSPACE, SessionRecord
 from palyra.core.memory.documents import DOCUMENTS
 from palyra.core.model.messages import ProposedCall
-from palyra.core.model.sources import ContextSource, RecallScope
+from palyra.core.model.sources import ContextSource, MemorySources, RecallScope
 from palyra.core.policy.gate import Allow, NeedsApproval
 from palyra.core.ports import (
     Journal,
@@ -274,15 +274,24 @@ class ContextSources:
 
     # --- memories
 
-    async def recall(self, asker: Asker, question: str) -> tuple[ContextSource, ...]:
-        """Return memories for a message; preferences have the kind `preference`.
+    async def find_standing(self, asker: Asker) -> MemorySources:
+        """Return the memories of every prompt of the asker.
 
         Raises the errors of the memory.  Cancellation: nothing happened.
         """
         if self._recall is None:
-            return ()
+            return MemorySources()
+        return await self._recall.find_standing(asker.scope)
+
+    async def recall(self, asker: Asker, question: str) -> MemorySources:
+        """Return memories for a message, without the standing ones.
+
+        Raises the errors of the memory.  Cancellation: nothing happened.
+        """
+        if self._recall is None:
+            return MemorySources()
         found = await self._recall.recall(question, asker.scope)
-        return tuple(cut_all(found[:RECALLED_ITEMS], RECALLED_CHARS))
+        return MemorySources(tuple(cut_all(found[:RECALLED_ITEMS], RECALLED_CHARS)))
 
     # --- references
 

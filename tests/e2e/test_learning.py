@@ -41,11 +41,18 @@ async def test_an_accepted_preference_is_in_the_next_prompt(learner: DaemonProce
         run_id, _ = await talk(ann, "I always prefer answers in haiku form.")
         done = await ann.reflect(run_id)
         (one,) = done.candidate_ids
-        ask = "Which form of answers do I prefer?"
+        ask = "How far is it from Ulm to Munich?"
         assert [] == await preferences(ann, (await talk(ann, ask))[0])
         await ann.accept_candidate(one)
-        told = await preferences(ann, (await talk(ann, ask))[0])
-        assert ["I always prefer answers in haiku form."] == told
+        asked, _ = await talk(ann, ask)
+        assert ["I always prefer answers in haiku form."] == await preferences(ann, asked)
+        (shown,) = [
+            each
+            for each in (await ann.explain_context(asked)).segments
+            if each.layer == "preferences"
+        ]
+        (used,) = (await ann.get_memory_used(asked)).uses
+        assert (True, used.items[0].memory_id, "standing") == (shown.kept, shown.name, used.way)
         await ann.undo_candidate(one)
         assert [] == await preferences(ann, (await talk(ann, ask))[0])
         found = await ann.get_candidate(one)

@@ -13,7 +13,7 @@ from palyra.core.tape.events import ContextGathered
 from palyra.core.text.tokens import estimate_tokens
 from palyra.errors import Unavailable
 from palyra.services.memory_recall import MemoryRecall
-from tests.services.memory_kit import ANN, MemoryKit
+from tests.services.memory_kit import ANN, BOB, MemoryKit
 
 pytestmark = pytest.mark.real
 SCOPE = RecallScope(
@@ -108,3 +108,101 @@ async def test_a_prompt_shows_what_the_budget_of_a_recall_allows(kit: Kit) -> No
     message = render_gathered(event, "place", b"key")
     assert message is not None
     assert PACK_TOKENS / 2 < estimate_tokens(message.text) < PACK_TOKENS + 100
+
+
+PROMPTS = """\
+How far is it from Ulm to Munich?
+write me a haiku about the sea
+the build is red again, have a look please
+Wie viele Einwohner hat Graz?
+kannst du die Rechnung von gestern noch mal prüfen
+which of the two invoices is older
+explain monads to a ten year old
+rename the variable in line 12
+What's for dinner with leeks and potatoes?
+bitte fass das Protokoll zusammen
+add a test for the empty list
+who wrote Effi Briest
+git says detached head, what now
+Draft a letter to the landlord about the heating
+übersetze den ersten Absatz ins Englische
+how do I get coffee out of a white shirt
+is 91 a prime
+plan three days in Lisbon with two kids
+mach aus der Liste eine Tabelle
+my cat sneezes a lot, should I worry
+convert 240 pounds
+the printer on the second floor is jammed
+Erkläre mir den Unterschied zwischen Miete und Pacht
+give me the regex for a postcode
+what did we decide about the parser
+thx
+run the migration on the copy first
+warum ist der Himmel blau
+compare these two contracts
+How long do I boil an ostrich egg?
+make the hero jump higher in the second level
+Formuliere eine Absage an den Bewerber
+the ward needs a new roster for July
+sum up column C
+wie lange darf Milch offen stehen
+find the memory leak
+which chord fits after a minor
+Does the theorem hold for n = 0?
+schreib mir drei Fragen für die Klassenarbeit
+let's go on where we stopped
+look up the word "petrichor"
+when do swallows come back
+der Zug um 8 fällt aus, was jetzt
+what does exit code 137 mean
+sort my bookmarks
+calculate the beam for a load of 4 kN
+Ist der Satz so richtig?
+good morning""".splitlines()
+LIKES = (
+    "Always answer me in metric units.",
+    "I prefer pnpm over npm for everything.",
+    "Bitte duze mich.",
+)
+
+
+async def test_preferences_are_in_every_prompt_of_their_principal(kit: Kit) -> None:
+    """No word of the messages decides, another principal's never show, and facts are recalled."""
+    for text in LIKES:
+        await kit.add(text, kind="preference")
+    await kit.add("The ostrich farm is called Zephyr.", kind="fact")
+    await kit.add("I hate metric units.", BOB, kind="preference")
+    assert 48 == len(PROMPTS)
+    for prompt in PROMPTS:
+        shown, left_out = await kit.recall.find_standing(SCOPE)
+        assert (LIKES, 0) == (tuple(each.text for each in shown), left_out)
+        recalled = await kit.recall.recall(prompt, SCOPE)
+        assert not {each.text for each in recalled} & {*LIKES, "I hate metric units."}, prompt
+    (egg,) = await kit.recall.recall("How long do I boil an ostrich egg?", SCOPE)
+    assert "fact" == egg.kind
+
+
+async def test_standing_items_are_read_after_a_change_only(kit: Kit) -> None:
+    """Runs between two changes cost no read and get the same prefix; forgotten items are gone."""
+    own = await kit.add(LIKES[0], kind="preference")
+    first = await kit.recall.find_standing(SCOPE)
+    reads = kit.reads
+    assert first == await kit.recall.find_standing(SCOPE)
+    assert reads == kit.reads
+    await kit.memories.forget(ANN, [own])
+    assert () == (await kit.recall.find_standing(SCOPE)).sources
+
+
+async def test_the_most_used_preferences_stay_within_the_budget(kit: Kit) -> None:
+    """Finds of a recall count as uses; being shown does not."""
+    old = await kit.add("Tables of prices have their currency in the header.", kind="preference")
+    for number in range(120):
+        await kit.add(f"Preference {number} of this kind is wordy in every way.", kind="preference")
+    assert old not in {each.name for each in (await kit.recall.find_standing(SCOPE)).sources}
+    await kit.recall.recall("prices currency header", SCOPE)
+    await kit.add("One more change renews the order.", kind="note")
+    found = await kit.recall.find_standing(SCOPE)
+    assert old in {each.name for each in found.sources}
+    assert found.left_out > 0
+    ways = {use.way for use in kit.store.list_memory_uses(run_id="run_1")}
+    assert {"auto", "standing"} == ways

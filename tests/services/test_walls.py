@@ -155,6 +155,8 @@ class Town(MemoryKit):
             await self.add(text),
             await self.add(f"{text} again", scope="session", session_id=ANNA, channel="chat"),
             await self.add(f"{text} there", scope="channel", channel="chat"),
+            await self.add(f"{text} always", kind="preference"),
+            await self.add(f"{text} now", pinned=True, scope="session", session_id=ANNA),
             text,
         ]
         self.commit(
@@ -267,6 +269,21 @@ async def recall_sources(town: Town, target: str, audience: Audience) -> object:
     return await town.sources.sources.recall(asker_of(audience), target)
 
 
+async def standing(town: Town, _target: str, audience: Audience) -> object:
+    place = audience.place
+    assert place is not None
+    return await town.search.find_standing(place)
+
+
+async def standing_sources(town: Town, _target: str, audience: Audience) -> object:
+    return await town.sources.sources.find_standing(asker_of(audience))
+
+
+async def find_standing(town: Town, _target: str, audience: Audience) -> object:
+    await town.recall.find_standing(RecallScope(audience=audience, run_id="run_new"))
+    return await town.memories.find_recalled("ann", MALLORY)
+
+
 async def resolve(town: Town, target: str, audience: Audience) -> object:
     asker = asker_of(audience)
     found = [
@@ -327,7 +344,10 @@ PROBES: dict[str, Probe] = {
     "memory_search.MemorySearch.search_in": search,
     "memory_search.MemorySearch.search_said": search_said,
     "memory_search.MemorySearch.recall": recall,
+    "memory_search.MemorySearch.find_standing": standing,
+    "memory_recall.MemoryRecall.find_standing": find_standing,
     "memory_recall.MemoryRecall.recall": find_recalled,
+    "references.ContextSources.find_standing": standing_sources,
     "references.ContextSources.recall": recall_sources,
     "references.ContextSources.resolve": resolve,
     "references.ContextSources.find_project_files": project_files,

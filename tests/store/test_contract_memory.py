@@ -167,6 +167,8 @@ def test_hidden_superseded_and_expired_items_are_not_found(store: JournalStore) 
     assert ["mem_1"] == found(store, "cmake", as_of_ms=NOW - 1)
     assert ["mem_2"] == found(store, "cmake", as_of_ms=NOW)
     assert ["mem_4"] == found(store, "cmake", now_ms=NOW - 1, as_of_ms=NOW, since_ms=0)[-1:]
+    put(store, memory("mem_5", "cmake", kind="preference"), memory("mem_6", "cmake", pinned=True))
+    assert ["mem_5", "mem_6"] == found(store, "cmake", standing=True)
 
 
 def test_revisions_follow_one_another(store: JournalStore) -> None:
@@ -226,6 +228,8 @@ def test_purge_removes_a_principal(store: JournalStore) -> None:
     )  # fmt: skip
     put(store, mine, theirs, use)
     assert [use] == store.list_memory_uses(run_id="run_1")
+    assert [use] == store.list_memory_uses(principal="alice")
+    assert [] == store.list_memory_uses(principal="bob")
     gone = MemoryRemoval(principal="alice", memory_ids=None, at_ms=NOW, by="op", action="purged")
     put(store, gone)
     assert [[], [theirs]] == [

@@ -19,7 +19,8 @@ from palyra.actors.run.environment import RunServices, look_for_secrets
 from palyra.actors.run.handle import RunHandle
 from palyra.core.context.assembly import Prefix
 from palyra.core.context.references import cut_all, find_folders, list_references
-from palyra.core.model.sources import ContextSource
+from palyra.core.memory.standing import STANDING_TOKENS
+from palyra.core.model.sources import ContextSource, MemorySources, SourceLayer
 from palyra.core.run.inputs import Gather, Gathered
 from palyra.core.run.state import own_messages
 from palyra.core.tape.events import ContextGathered, encode_event
@@ -36,6 +37,7 @@ T = TypeVar("T")
 SOURCE_S = 2.0  # deadline of each source
 NO_PROJECT_FILES = "the workspace has none that is read"
 LATE = f"not there within {SOURCE_S:g} s"
+OVER_STANDING = f"{{}} more over the budget of {STANDING_TOKENS} tokens"
 
 
 @dataclass(slots=True, kw_only=True)
@@ -69,12 +71,14 @@ async def gather_sources(task: GatherTask) -> None:
         async with trio.open_nursery() as nursery:
             if task.effect.is_first:
                 nursery.start_soon(
-                    add, -2, partial(_project_files, late, services.sources, asker, texts)
+                    add, -3, partial(_project_files, late, services.sources, asker, texts)
                 )
+            if task.effect.is_first and services.sources.may_recall(asker.scope.audience.principal):
                 question = "\n".join(remove_references(text).strip() for text in texts)
-                nursery.start_soon(
-                    add, -1, partial(_memories, late, services.sources, asker, question)
-                )
+                find = partial(services.sources.find_standing, asker)
+                nursery.start_soon(add, -2, partial(_memories, late, "preferences", find))
+                recall = partial(services.sources.recall, asker, question)
+                nursery.start_soon(add, -1, partial(_memories, late, "recalled", recall))
             for number, text in task.effect.messages:
                 nursery.start_soon(
                     add, number, partial(_references, late, services.sources, asker, number, text)
@@ -138,23 +142,17 @@ async def find_files(
 
 
 async def _memories(
-    late: trio.Nursery, sources: ContextSources, asker: Asker, question: str
+    late: trio.Nursery, layer: SourceLayer, find: Callable[[], Awaitable[MemorySources]]
 ) -> list[ContextGathered]:
-    """Recall memories; preferences are a layer of their own."""
-    if not sources.may_recall(asker.scope.audience.principal):
-        return []
+    """Find the memories of one layer."""
     try:
-        found = await _within(late, partial(sources.recall, asker, question), None)
+        found = await _within(late, find, None)
     except PalyraError as error:
-        return [ContextGathered(layer="recalled", absent=error.message)]
+        return [ContextGathered(layer=layer, absent=error.message)]
     if found is None:
-        return [ContextGathered(layer="recalled", absent=LATE)]
-    preferences = tuple(each for each in found if each.kind == "preference")
-    others = tuple(each for each in found if each.kind != "preference")
-    return [
-        ContextGathered(layer="preferences", sources=preferences),
-        ContextGathered(layer="recalled", sources=others),
-    ]
+        return [ContextGathered(layer=layer, absent=LATE)]
+    absent = OVER_STANDING.format(found.left_out) if found.left_out else ""
+    return [ContextGathered(layer=layer, sources=found.sources, absent=absent)]
 
 
 async def _references(

@@ -144,6 +144,7 @@ class MemoryFilter(msgspec.Struct, frozen=True, kw_only=True):
     as_of_ms: int | None = None  # as the memory was: with items superseded later
     with_superseded: bool = False
     with_hidden: bool = False  # items that are never recalled
+    standing: bool = False  # preferences and pinned items only
     before: str | None = None  # last memory_id of the previous page
     limit: int = 100
 

@@ -651,7 +651,7 @@ class PageRelease(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     pages: int
 
 
-MemoryWay = Literal["auto", "tool", "reference"]
+MemoryWay = Literal["auto", "standing", "tool", "reference"]
 
 
 class MemoryUse(msgspec.Struct, frozen=True, kw_only=True, gc=False, omit_defaults=True):

@@ -5,7 +5,7 @@ It is gathered outside of the decision (`actors.run.gather`) and recorded on the
 `context.gathered`, so a resumed run and a replay use the same text.
 """
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -35,3 +35,10 @@ class RecallScope(msgspec.Struct, frozen=True, kw_only=True):
     run_id: str = ""  # "": a preview
     limit: int | None = None  # items; None: as many as the memory packs
     is_explicit: bool = False  # the user asked for it with `@memory:`
+
+
+class MemorySources(NamedTuple):
+    """Memories of one layer of a prompt."""
+
+    sources: tuple[ContextSource, ...] = ()
+    left_out: int = 0  # items over the budget of the layer

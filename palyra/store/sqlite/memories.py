@@ -449,10 +449,16 @@ class ItemQueries(Queries):
         return self._read(lambda c: read_found(c, MemoryLogLine, statement, values))
 
     def list_memory_uses(
-        self, *, run_id: str | None = None, session_id: str | None = None, limit: int = 200
+        self,
+        *,
+        run_id: str | None = None,
+        session_id: str | None = None,
+        principal: str | None = None,
+        limit: int = 200,
     ) -> list[MemoryUseRecord]:
-        """Recalls of a run or a session, newest first."""
+        """Recalls of a run, a session or a principal, newest first."""
         select = Select(MemoryUseRecord).where("run_id = ?", run_id)
+        select.where("principal = ?", principal)
         return self._list(select.where("session_id = ?", session_id), "use_id DESC", limit)
 
     def count_memories(self, principal: str | None, *, now_ms: int) -> MemoryCounts:
@@ -527,6 +533,8 @@ def narrow(select: Select[MemoryRecord], wanted: MemoryFilter) -> Select[MemoryR
         select.where("superseded_by IS NULL")
     if not wanted.with_hidden:
         select.where("NOT never_recall")
+    if wanted.standing:
+        select.where("(kind = 'preference' OR pinned)")
     for tag in wanted.tags:
         select.where(
             "EXISTS (SELECT 1 FROM json_each(iif(json_valid(tags), tags, '[]')) WHERE value = ?)",

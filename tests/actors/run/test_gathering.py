@@ -9,7 +9,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from palyra.actors.run.gather import SOURCE_S
 from palyra.core.model.messages import GuidanceMessage, UserMessage
-from palyra.core.model.sources import ContextSource, RecallScope
+from palyra.core.model.sources import ContextSource, MemorySources, RecallScope
 from palyra.errors import Unavailable
 from palyra.services.gate import Gate
 from palyra.services.references import ContextSources
@@ -35,18 +35,21 @@ class Memory:
         """Have items of everyone."""
         return True
 
+    async def find_standing(self, _scope: RecallScope) -> MemorySources:
+        """A preference."""
+        await trio.lowlevel.checkpoint()
+        tabs = ContextSource(name="mem_1", kind="preference", text="tabs", trust="trusted_local")
+        return MemorySources((tabs,))
+
     async def recall(self, question: str, _scope: RecallScope) -> Sequence[ContextSource]:
-        """A preference and a fact."""
+        """A fact."""
         self.questions.append(question)
         if self.is_slow:
             await trio.sleep_forever()
         await trio.lowlevel.checkpoint()
         if self.error is not None:
             raise self.error
-        return [
-            ContextSource(name="mem_1", kind="preference", text="tabs", trust="trusted_local"),
-            ContextSource(name="mem_2", kind="fact", text=f"fact {len(self.questions)}"),
-        ]
+        return [ContextSource(name="mem_2", kind="fact", text=f"fact {len(self.questions)}")]
 
 
 @pytest.fixture
@@ -119,8 +122,11 @@ async def test_a_memory_that_fails_or_is_late_is_noted(
         memory.error = Unavailable("the index is being rebuilt")
         run_id = await kit.start()
         assert "done" == await kit.end(run_id)
-        absent = [event.absent for event in kit.events(run_id, "context.gathered")]
-        assert ["the index is being rebuilt"] == absent
+        gathered = kit.events(run_id, "context.gathered")
+        assert {"recalled": "the index is being rebuilt", "preferences": ""} == {
+            event.layer: event.absent for event in gathered
+        }
+        assert "tabs" in repr(kit.model.requests[-1]), "preferences do not depend on the search"
         memory.error, memory.is_slow = None, True
         began = trio.current_time()
         run_id = await kit.start()
@@ -153,7 +159,8 @@ async def test_a_source_in_a_blocked_thread_is_late_as_well(
         assert ["not there within 2 s"] == [
             each.absent for each in gathered if each.layer == "recalled"
         ]
-        assert ["not there within 2 s"] == [s.error for each in gathered for s in each.sources]
+        errors = [source.error for each in gathered for source in each.sources if source.error]
+        assert ["not there within 2 s"] == errors
         assert "too late" not in repr(kit.model.requests)
         assert "done" == await kit.end(await kit.start("and now?")), "the next run finds it again"
         assert "too late" in repr(kit.model.requests[-1])

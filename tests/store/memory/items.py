@@ -238,12 +238,19 @@ class StoredItems(MemoryQueries):
         return found[:limit]
 
     def list_memory_uses(
-        self, *, run_id: str | None = None, session_id: str | None = None, limit: int = 200
+        self,
+        *,
+        run_id: str | None = None,
+        session_id: str | None = None,
+        principal: str | None = None,
+        limit: int = 200,
     ) -> list[MemoryUseRecord]:
         found = [
             use
             for use in self._list(MemoryUseRecord)
-            if run_id in {None, use.run_id} and session_id in {None, use.session_id}
+            if run_id in {None, use.run_id}
+            and session_id in {None, use.session_id}
+            and principal in {None, use.principal}
         ]
         return found[::-1][:limit]
 
@@ -284,6 +291,7 @@ def _matches(item: MemoryRecord, wanted: MemoryFilter) -> bool:
         and (wanted.place is None or wanted.place.sees(item))
         and is_current
         and (wanted.with_hidden or not item.never_recall)
+        and (not wanted.standing or item.pinned or item.kind == "preference")
         and (item.expires_ms is None or item.expires_ms > wanted.now_ms)
         and (not wanted.kinds or item.kind in wanted.kinds)
         and set(wanted.tags) <= set(item.tags)
