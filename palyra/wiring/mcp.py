@@ -90,7 +90,8 @@ class ConfiguredServers:
         check_servers(config.mcp.servers, config.workspaces)
         self._parts = parts
         self._config = config
-        self._ended: dict[str, trio.Event] = {}  # of the actors that run, by server
+        self._ended: dict[str, trio.Event] = {}  # of the actors that were started, by server
+        self._serving: set[str] = set()  # servers that were started and not stopped since
         self._supervisor = DynamicSupervisor("mcp", max_children=MAX_SERVERS)
         self.directory = McpServers([parts.build(each, config) for each in config.mcp.servers])
 
@@ -107,15 +108,16 @@ class ConfiguredServers:
         """Stop the servers that are gone, start new ones, and restart those that changed.
 
         Raises InvalidParams, and changes nothing then.
-        Cancellation: some servers may be stopped that are not started again.
+        Cancellation: some servers may be stopped; the next change starts them again.
         """
         check_servers(config.mcp.servers, config.workspaces)
         before = {each.name: _identity(each, self._config) for each in self._config.mcp.servers}
         after = {each.name: _identity(each, config) for each in config.mcp.servers}
         running = {each.name: each for each in self.directory.servers}
-        kept = {name for name, identity in after.items() if before.get(name) == identity}
+        same = {name for name, identity in after.items() if before.get(name) == identity}
+        kept = same & self._serving
         servers = {
-            each.name: running[each.name] if each.name in kept else self._parts.build(each, config)
+            each.name: running[each.name] if each.name in same else self._parts.build(each, config)
             for each in config.mcp.servers
         }
         for name in before.keys() - kept:
@@ -131,24 +133,26 @@ class ConfiguredServers:
         self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
     ) -> None:
         for server in self.directory.servers:
-            self._start(server)
+            if f"mcp-{server.name}" not in self._supervisor:
+                self._start(server)
         task_status.started()
 
     def _start(self, server: McpServer) -> None:
-        ended = self._ended[server.name] = trio.Event()
+        ended = trio.Event()
+        child_id = server.source.replace(":", "-")
         self._supervisor.spawn_child(
-            ChildSpec(
-                server.source.replace(":", "-"),
-                server.serve,
-                "transient",
-                grace_s=GRACE_S,
-                close=ended.set,
-            )
+            ChildSpec(child_id, server.serve, "transient", grace_s=GRACE_S, close=ended.set)
         )
+        self._ended[server.name] = ended
+        self._serving.add(server.name)
 
     async def _stop(self, name: str) -> None:
-        """Stop the server; on return its tools are gone."""
-        ended = self._ended.pop(name, None)
+        """Stop the server; on return its tools are gone.
+
+        Cancellation: it ends nevertheless.
+        """
+        self._serving.discard(name)
+        ended = self._ended.get(name)
         if ended is not None:
             self._supervisor.cancel_child(f"mcp-{name}", "its configuration changed")
             await ended.wait()

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import trio
+from trio.testing import MockClock, wait_all_tasks_blocked
 
 from palyra.config.load import Config
 from palyra.config.paths import Paths
@@ -25,6 +27,7 @@ from palyra.tools.toolbox import Toolbox
 from palyra.wiring.host import Host
 from palyra.wiring.mcp import ConfiguredServers, ServerParts, check_servers, server_limits
 from palyra.wiring.tools import check_workspaces
+from tests.actors.fake_alarms import FakeAlarms
 from tests.rows import every_row
 
 REDACT = Redactor([]).redact_text
@@ -220,3 +223,70 @@ async def test_each_start_has_a_proxy_for_its_own_hosts() -> None:
             async with open_link(lambda: None, lambda _piece: None):
                 pass
     assert [*ways, None] == seen.networks
+
+
+class SlowServer:
+    """A server that takes its time to end."""
+
+    def __init__(self, name: str) -> None:
+        self.name, self.source = name, f"mcp:{name}"
+        self.starts = 0
+        self.may_end = trio.Event()
+
+    async def serve(self, *, task_status: trio.TaskStatus[None]) -> None:
+        """Serve until cancelled, and then until it may end."""
+        self.starts += 1
+        task_status.started()
+        try:
+            await trio.sleep_forever()
+        finally:
+            with trio.CancelScope(shield=True):
+                await self.may_end.wait()
+
+
+class SlowParts:
+    """Builds slow servers."""
+
+    def __init__(self) -> None:
+        self.made: list[SlowServer] = []
+        self.alarms = FakeAlarms()
+
+    def build(self, server: McpServerConfig, _config: Config) -> SlowServer:
+        """Build one."""
+        self.made.append(SlowServer(server.name))
+        return self.made[-1]
+
+
+async def test_a_change_that_was_cut_short_leaves_no_server_stopped(
+    tmp_path: Path, autojump_clock: MockClock
+) -> None:
+    """A server that it stopped is started again by the next change, also by one that takes it back."""
+    paths = Paths(config_file=tmp_path / "palyra.toml", data_dir=tmp_path)
+    before = Config(paths=paths, mcp=Mcp(servers=(McpServerConfig(**PROGRAM),)))
+    after = Config(paths=paths, mcp=Mcp(servers=(McpServerConfig(**PROGRAM, deadline_s=7),)))
+    parts: Any = SlowParts()
+    servers = ConfiguredServers(before, parts)
+    supervisor, starter = servers.services()
+    started = list[int]()
+    async with trio.open_nursery() as nursery:
+        try:
+            await nursery.start(supervisor.start)
+            for _ in range(2):  # as after a crash of the starter
+                await nursery.start(starter.start)
+            (first,) = parts.made
+            await wait_all_tasks_blocked()
+            with trio.move_on_after(1):
+                await servers.apply(after)
+            first.may_end.set()
+            for config in (before, after):
+                await wait_all_tasks_blocked()
+                started.append(first.starts)
+                await servers.apply(config)
+            await wait_all_tasks_blocked()
+        finally:
+            for each in parts.made:
+                each.may_end.set()
+            nursery.cancel_scope.cancel()
+    assert [1, 2] == started
+    assert 1 == parts.made[-1].starts
+    assert [parts.made[-1]] == [*servers.directory.servers]
