@@ -302,6 +302,7 @@ class FakeGateway:
             run
             for run in sorted(self.store.runs.values(), key=lambda run: run.run_id, reverse=True)
             if caller.sees(run.principal)
+            and wanted.principal in {None, run.principal}
             and (not wanted.states or run.state in wanted.states)
             and (not wanted.run_ids or run.run_id in wanted.run_ids)
             and (wanted.before is None or run.run_id < wanted.before)

@@ -15,7 +15,7 @@ from palyra.core.access import Caller
 from palyra.core.ids import is_id, time_ms_of
 from palyra.core.journal.changes import RunFilter
 from palyra.core.journal.idempotency import IdempotencyKey
-from palyra.core.model.messages import Message, Sampling
+from palyra.core.model.messages import Message, Sampling, ToolMessage
 from palyra.core.model.request_options import ANY_TOOL, ClientTool, RequestOptions
 from palyra.core.session.commands import RunView, Started, StartRun
 from palyra.core.session.continuation import continues_conversation, open_calls, with_thoughts
@@ -357,41 +357,44 @@ async def settle(
         return _in_session(given, previous.record.session_id if is_last else None)
     if not chat.before and not chat.results:
         return ask
-    if chat.results:
-        before = await _with_thoughts(backend, caller, chat)
-        ask = msgspec.structs.replace(ask, chat=msgspec.structs.replace(chat, before=before))
     session_id = await _find_session(backend, caller, ask)
     last = await _last_run(backend, caller, session_id) if session_id is not None else None
-    if last is None or not last.is_terminal:
-        return ask
-    held = await backend.gateway.read_conversation(caller, last.run_id)
-    if continues_conversation(held.messages, chat.before, chat.results):
-        return _in_session(ask, session_id, is_new=True)
-    return ask
+    if last is not None and last.is_terminal:
+        held = await backend.gateway.read_conversation(caller, last.run_id)
+        if continues_conversation(held.messages, chat.before, chat.results):
+            return _in_session(ask, session_id, is_new=True)
+    before = await _with_thoughts(backend, caller, chat)
+    return msgspec.structs.replace(ask, chat=msgspec.structs.replace(chat, before=before))
 
 
 async def _with_thoughts(backend: Backend, caller: Caller, chat: ChatInput) -> tuple[Message, ...]:
-    """Return the messages before the results, with the reasoning behind the calls of this answer.
+    """Return the messages before the results, with the reasoning behind their calls.
 
     Clients do not send it back, and some providers refuse results without it.  The run that made
     the newest call has it, with all that it inherited itself.  Each id is later than those before
     it, so that run is among the principal's last ones that began before the call.
     """
-    call_id = chat.results[-1].call_id
-    made_ms = time_ms_of(call_id)
-    if not is_id(call_id, "call"):
+    results = [each for each in (*chat.before, *chat.results) if isinstance(each, ToolMessage)]
+    answered = (each.call_id for each in reversed(results) if is_id(each.call_id, "call"))
+    call_id = next(answered, None)
+    if call_id is None:  # none, or all are of conversations elsewhere
         return chat.before
     began_before = f"run{call_id.removeprefix('call')}"
     wanted = RunFilter(principal=caller.principal, before=began_before, limit=MAX_SIDE_BY_SIDE)
-    views = await backend.gateway.list_runs(caller, wanted)
-    for view in views:
-        if not view.tool_calls or view.finished_ms is None or view.finished_ms < made_ms:
+    for view in await backend.gateway.list_runs(caller, wanted):
+        if not view.tool_calls or not _may_have_made(view, call_id):
             continue
         with suppress(NotFound, Unreadable):
             held = await backend.gateway.read_conversation(caller, view.run_id)
             if call_id in open_calls(held.messages):
                 return with_thoughts(chat.before, held.messages)
     return chat.before
+
+
+def _may_have_made(view: RunView, call_id: str) -> bool:
+    """False if the run ended before the call.  Ids may be ahead of the clock: see `NewId`."""
+    ahead_ms = max(0, time_ms_of(view.run_id) - view.created_ms)
+    return view.finished_ms is not None and view.finished_ms + ahead_ms >= time_ms_of(call_id)
 
 
 def _in_session(ask: RunRequest, session_id: str | None, *, is_new: bool = False) -> RunRequest:

@@ -9,7 +9,13 @@ import trio.testing
 
 from palyra.core.access import Caller
 from palyra.core.journal.idempotency import IdempotencyKey
-from palyra.core.model.messages import AssistantMessage, ProposedCall, ToolMessage, UserMessage
+from palyra.core.model.messages import (
+    AssistantMessage,
+    ProposedCall,
+    Thought,
+    ToolMessage,
+    UserMessage,
+)
 from palyra.core.model.request_options import ClientTool
 from palyra.core.session.commands import Started, StartRun
 from palyra.core.session.fork import InheritedView
@@ -142,3 +148,90 @@ async def test_a_session_that_is_named_is_continued(
     assert () == settled.chat.before
     assert settled.extension.session_id is not None
     assert settled.extension.session_key is None
+
+
+def id_at(prefix: str, at_ms: int) -> str:
+    """An id made then."""
+    digits = f"{at_ms:012x}"
+    return f"{prefix}_{digits[:8]}-{digits[8:]}-7000-8000-000000000000"
+
+
+MADE_MS = 1_750_000_000_000
+RUN_ID, CALL_ID = id_at("run", MADE_MS), id_at("call", MADE_MS + 5)
+OF_OTHERS = "toolu_1"
+THOUGHT = Thought(model="p/m", items=({"text": "hm"},))
+ASKED = UserMessage("go")
+CALLED = AssistantMessage("", (ProposedCall(call_id=CALL_ID, tool="look", arguments={}),))
+CALLED_ELSEWHERE = AssistantMessage(
+    "", (ProposedCall(call_id=OF_OTHERS, tool="look", arguments={}),)
+)
+RESULT = ToolMessage(CALL_ID, "look", "succeeded", "x")
+RESULT_ELSEWHERE = ToolMessage(OF_OTHERS, "look", "succeeded", "x")
+
+
+async def sent_on(
+    monkeypatch: pytest.MonkeyPatch, chat: ChatInput, *, finished_ms: int, **run: Any
+) -> list[Thought | None]:
+    """The reasoning that a run is started with, behind each turn of the model."""
+
+    async def read_conversation(_caller: Caller, run_id: str) -> InheritedView:
+        await trio.lowlevel.checkpoint()
+        assert RUN_ID == run_id
+        return InheritedView(messages=(ASKED, msgspec.structs.replace(CALLED, thought=THOUGHT)))
+
+    async with open_daemon() as daemon:
+        monkeypatch.setattr(daemon.gateway, "read_conversation", read_conversation)
+        given = {"created_ms": MADE_MS, "principal": "ann", **run}
+        daemon.store.runs[RUN_ID] = run_record(
+            RUN_ID, state="done", tool_calls=1, finished_ms=finished_ms, **given
+        )
+        ask = RunRequest(chat=chat, target=ModelTarget(None, "scripted"))
+        settled = await settle(daemon.backend, ANN, ask, PreviousResponse())
+    branch = make_command(settled).branch
+    assert branch is not None
+    return [each.thought for each in branch.messages if isinstance(each, AssistantMessage)]
+
+
+@pytest.mark.parametrize(
+    ("chat", "thoughts"),
+    [
+        (ChatInput(before=(ASKED, CALLED), results=(RESULT,)), [THOUGHT]),
+        (ChatInput(before=(ASKED, CALLED), results=(RESULT,), text="and?"), [THOUGHT]),
+        (ChatInput(before=(ASKED, CALLED, RESULT, UserMessage("a")), text="b"), [THOUGHT]),
+        (
+            ChatInput(before=(ASKED, CALLED, RESULT, AssistantMessage("ok")), text="b"),
+            [THOUGHT, None],
+        ),
+        (
+            ChatInput(
+                before=(ASKED, CALLED, RESULT, CALLED_ELSEWHERE), results=(RESULT_ELSEWHERE,)
+            ),
+            [THOUGHT, None],
+        ),
+        (ChatInput(before=(ASKED, CALLED_ELSEWHERE), results=(RESULT_ELSEWHERE,)), [None]),
+    ],
+)
+async def test_reasoning_is_added_to_the_calls_of_the_daemon(
+    monkeypatch: pytest.MonkeyPatch, chat: ChatInput, thoughts: list[Thought | None]
+) -> None:
+    """Whatever follows the results, and whoever made other calls of the conversation."""
+    assert thoughts == await sent_on(monkeypatch, chat, finished_ms=MADE_MS + 6)
+
+
+HOUR_MS = 3_600_000
+
+
+@pytest.mark.parametrize(
+    ("run", "thoughts"),
+    [
+        ({"finished_ms": MADE_MS + 4}, [None]),  # it ended before the call
+        ({"finished_ms": MADE_MS + 6, "principal": "bob"}, [None]),
+        ({"finished_ms": MADE_MS + 6 - HOUR_MS, "created_ms": MADE_MS - HOUR_MS}, [THOUGHT]),
+    ],
+)
+async def test_the_run_of_a_call_is_the_callers_and_ended_after_it(
+    monkeypatch: pytest.MonkeyPatch, run: dict[str, Any], thoughts: list[Thought | None]
+) -> None:
+    """Also while ids are ahead of a clock that was set back; another principal's call adds nothing."""
+    chat = ChatInput(before=(ASKED, CALLED), results=(RESULT,))
+    assert thoughts == await sent_on(monkeypatch, chat, **run)
