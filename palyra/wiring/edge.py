@@ -48,6 +48,7 @@ from palyra.net.http.metrics import (
 from palyra.net.protocol.notifications import State
 from palyra.net.server.accept import EdgeServer, EdgeSettings
 from palyra.net.server.listener import EdgeCounters
+from palyra.net.server.request_head import host_of, without_default_port
 from palyra.net.server.websocket import WebSocketLimits
 from palyra.services.artifacts import ArtifactService
 from palyra.services.configuration import Configuration
@@ -288,14 +289,15 @@ def build_edge(
 ) -> EdgeServer:
     """Build the listener and its connections."""
     server = config.server
-    public = urlsplit(server.public_url.lower()) if server.public_url else None
+    public = urlsplit(server.public_url.lower())
+    origin = without_default_port(f"{public.scheme}://{public.netloc}") if public.netloc else None
     hosts = {name.lower() for name in server.allowed_hosts}
     settings = EdgeSettings(
         host=server.host,
         port=server.port,
-        hosts=frozenset(hosts | {public.netloc} if public else hosts),
+        hosts=frozenset(hosts if origin is None else hosts | {host_of(origin)}),
         origins=frozenset(server.allowed_origins),
-        public_origin=f"{public.scheme}://{public.netloc}" if public else None,
+        public_origin=origin,
         max_connections=server.max_connections,
         websocket=WebSocketLimits(max_message_bytes=server.max_message_bytes),
     )

@@ -215,6 +215,25 @@ def test_too_many_wrong_codes_close_the_login(tmp_path: Path) -> None:
         assert (429, True) == (closed.status, 0 < int(closed.headers["retry-after"]) <= 60)
 
 
+@pytest.mark.parametrize("port", ["", ":443"])
+def test_a_login_at_the_public_address(tmp_path: Path, port: str) -> None:
+    """Links begin with it, its page logs in, and the cookie is below its path and for TLS alone."""
+    public = {"Host": "palyra.example", "Origin": "https://palyra.example"}
+    address = f"https://palyra.example{port}/Agent"
+    with (
+        running(tmp_path, PALYRA_SERVER__PUBLIC_URL=f"{address}/") as own,
+        blocking.connect(own.ws_url, token=own.token, timeout_s=60) as client,
+    ):
+        links = [client.make_console_link().url.split("#login=") for _ in range(3)]
+        foreign = log_in(own, links[0][1], **public | {"Origin": "https://evil.example"})
+        there, here = log_in(own, links[1][1], **public), log_in(own, links[2][1])
+    assert {f"{address}/"} == {page for page, _ in links}
+    assert (403, 200, 200) == (foreign.status, there.status, here.status)
+    cookies = [each.headers["set-cookie"].split("; ") for each in (there, here)]
+    assert [True, False] == ["Secure" in each for each in cookies]
+    assert [True, False] == ["Path=/Agent/v1/" in each for each in cookies]
+
+
 # --- in Chromium
 
 

@@ -16,7 +16,12 @@ from werkzeug.exceptions import UnsupportedMediaType
 from palyra.errors import Forbidden, InvalidParams
 from palyra.net.api.logins import LONGEST_MS, Logins
 from palyra.net.http.late import HttpSources
-from palyra.net.server.request_head import RequestHead, cookie_name, is_own_page
+from palyra.net.server.request_head import (
+    RequestHead,
+    cookie_name,
+    is_own_page,
+    without_default_port,
+)
 
 MAX_CODE_CHARS = 128
 API_HEADERS = {
@@ -74,7 +79,7 @@ class ConsoleLoginPage:
             msgspec.json.encode(answer), HTTPStatus.OK, API_HEADERS, content_type="application/json"
         )
         (origin,) = head.values(b"origin")
-        is_public = origin.decode("latin-1") == names.public_origin
+        is_public = without_default_port(origin.decode("latin-1")) == names.public_origin
         base = urlsplit(self._logins.address()).path.rstrip("/") if is_public else ""
         response.set_cookie(
             cookie_name(names),

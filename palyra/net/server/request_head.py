@@ -191,7 +191,7 @@ class Names:
     port: int
     hosts: frozenset[str] = frozenset()
     origins: frozenset[str] = frozenset()
-    public_origin: str | None = None  # of server.public_url
+    public_origin: str | None = None  # of server.public_url, without a default port
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,14 +257,13 @@ def is_own_page(head: RequestHead, names: Names) -> bool:
         return False
     if sites not in ([], [b"same-origin"]):  # browsers leave it out over http of another host
         return False
-    origin = _without_default_port(_text(origins[0]))
+    origin = without_default_port(_text(origins[0]))
     own = _own_origin(_text(head.values(b"host")[0]), names)
-    if names.public_origin and origin == _without_default_port(names.public_origin):
-        return True
-    return _host_of(origin) == _host_of(_without_default_port(own))
+    return origin == names.public_origin or host_of(origin) == host_of(without_default_port(own))
 
 
-def _host_of(origin: str) -> str:
+def host_of(origin: str) -> str:
+    """Return the host of an origin, with its port if it has one."""
     return origin.partition("://")[2]
 
 
@@ -310,8 +309,8 @@ def _check_origin(head: RequestHead, names: Names) -> HttpRefusal | None:
     # Compared as a whole, so "null", a similar suffix or a second header cannot match.
     own = _own_origin(_text(head.values(b"host")[0]), names)
     public = () if names.public_origin is None else (names.public_origin,)
-    allowed = {_without_default_port(name) for name in (own, *names.origins, *public)}
-    if len(values) == 1 and _without_default_port(_text(values[0])) in allowed:
+    allowed = {without_default_port(name) for name in (own, *names.origins, *public)}
+    if len(values) == 1 and without_default_port(_text(values[0])) in allowed:
         return None
     shown = ", ".join(map(_shown, values))
     return HttpRefusal(
@@ -326,7 +325,8 @@ def _own_origin(host: str, names: Names) -> str:
     return f"http://{host}:{names.port}" if is_bare else f"http://{host}"
 
 
-def _without_default_port(origin: str) -> str:
+def without_default_port(origin: str) -> str:
+    """Return the origin as browsers write it."""
     if origin.startswith("http://"):
         return origin.removesuffix(":80")
     return origin.removesuffix(":443") if origin.startswith("https://") else origin
