@@ -55,6 +55,8 @@ class ModelCatalogue(dict[str, LanguageModel]):  # noqa: FURB189 - a hit must co
         if super().__len__() - len(self._fixed) >= MAX_MADE:
             self._forget_created()
         self[name] = made = make(model)
+        if self._providers.get(provider) != make:  # replaced meanwhile, by the thread
+            self.pop(name, None)
         return made
 
     def get(self, name: str, default: Any = None) -> Any:  # noqa: ANN401 - as the base has it

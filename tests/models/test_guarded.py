@@ -192,6 +192,22 @@ def test_models_are_made_by_name() -> None:
     assert 2 == made.count("org/big:7b")  # forgotten meanwhile
 
 
+def test_a_model_of_a_replaced_provider_is_not_kept() -> None:
+    """A replacement while a model is made, which a thread may do, leaves none of the former provider."""
+    models = ModelCatalogue({})
+
+    def make_new(model: str) -> Inner:
+        return Inner(f"new {model}")
+
+    def make_old(model: str) -> Inner:
+        models.replace({"p": make_new}, ())
+        return Inner(f"old {model}")
+
+    models.replace({"p": make_old}, ())
+    assert ["old m", "new m"] == [models["p/m"].name for _ in range(2)]
+    assert models["p/m"] is models["p/m"]
+
+
 async def test_the_guard_reports_load_and_breaker_state(autojump_clock: MockClock) -> None:
     """The guard reports active calls, waiting calls and each state of the breaker."""
     inner = Inner()

@@ -82,7 +82,7 @@ class RunWatch:
         except PalyraError:  # the journal is busy or stopped
             self._is_behind = self._is_behind or self._page is None
             self._work.set()
-        if self._changed:  # noted before this pass
+        if self._changed or self._is_behind:  # noted before this pass
             self._work.set()
 
     async def _send_snapshot(self) -> None:

@@ -253,6 +253,41 @@ async def test_a_snapshot_that_was_broken_off_goes_on(
         assert [("run_39", "done")] == [(run["run_id"], run["state"]) for run in ended["runs"]]
 
 
+async def test_changes_that_were_forgotten_during_a_snapshot_bring_another(
+    autojump_clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Too many changes while a snapshot is broken off are made good without a further commit."""
+    monkeypatch.setattr(module, "MOST_CHANGED", 2)
+    async with open_daemon() as daemon:
+        reads_left = 1
+        read = daemon.gateway.list_runs
+
+        async def list_runs(caller: Caller, wanted: RunFilter) -> list[RunView]:
+            nonlocal reads_left
+            if not reads_left:
+                raise Unavailable("the disk is busy")
+            reads_left -= 1
+            return await read(caller, wanted)
+
+        monkeypatch.setattr(daemon.gateway, "list_runs", list_runs)
+        for number in range(40):
+            daemon.store.runs[f"run_{number:02}"] = run_record(f"run_{number:02}")
+        peer = await daemon.connect()
+        await peer.call("run.watch")
+        await peer.read_all()
+        frames(peer)
+        for number in range(37, 40):
+            change(daemon, f"run_{number}", 0, state="done")
+        await trio.sleep(SECOND_S)
+        reads_left = 10
+        await trio.sleep(SECOND_S)
+        await peer.read_all()
+        rest, *again = frames(peer)
+        assert rest["complete"]
+        assert [32, 5] == [len(one["runs"]) for one in again]
+        assert again[-1]["complete"]
+
+
 async def test_a_slow_reader_gets_fewer_frames_and_keeps_its_connection(
     autojump_clock: Clock,
 ) -> None:
