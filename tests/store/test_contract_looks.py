@@ -106,6 +106,16 @@ def test_a_search_finds_what_fits(store: JournalStore, wanted: TapeSearch, seqs:
     assert len(EVENTS) - 1 == found.head_seq
 
 
+def test_a_payload_that_is_too_deep_costs_itself(store: JournalStore) -> None:
+    """A search shows such an event, finds no text in it, and goes on behind it."""
+    deep = b'{"a":' + b"[" * 100_000 + b'"port"' + b"]" * 100_000 + b"}"
+    sound = b'{"a":"port"}'
+    rows = [row("run_a", seq, data=data) for seq, data in enumerate((deep, sound))]
+    store.commit([Change(rows=tuple(rows))])
+    for wanted, seqs in ((TapeSearch(), [0, 1]), (TapeSearch(text="port"), [1])):
+        assert seqs == [hit.seq for hit in search_tape(store, "run_a", wanted).hits]
+
+
 @pytest.mark.parametrize("backwards", [False, True])
 @pytest.mark.parametrize("text", ["", "again", "c1", "nothing"])
 def test_pages_of_a_search_are_the_whole_search(

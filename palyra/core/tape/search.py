@@ -62,7 +62,7 @@ def find_hit(row: EventRow, wanted: TapeSearch) -> TapeHit | None:
         return None
     try:
         payload = msgspec.json.decode(row.data)
-    except (msgspec.DecodeError, UnicodeDecodeError):  # purged, or damaged
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):  # purged, or damaged
         payload = {}
     own = payload.get("call_id") if isinstance(payload, dict) else None
     if wanted.call_id is not None and own != wanted.call_id:

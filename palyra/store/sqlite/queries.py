@@ -429,10 +429,15 @@ class Select(Generic[R]):
         return read_records(connection, self._kind, source, damaged)
 
 
+_IS_OPEN = "state IN ('accepted', 'in_progress')"  # as the index of open runs has it
+
+
 def _matching(wanted: RunFilter) -> Select[RunRecord]:
+    select = Select(RunRecord)
+    if {*wanted.states} and {*wanted.states} <= {"accepted", "in_progress"}:
+        select.where(_IS_OPEN)  # SQLite chooses a partial index by words, not by parameters
     return (
-        Select(RunRecord)
-        .where("principal = ?", wanted.principal)
+        select.where("principal = ?", wanted.principal)
         .where("session_id = ?", wanted.session_id)
         .where("run_id < ?", wanted.before)
         .where(f"{_PARENT} = ?", wanted.parent_run_id)
@@ -497,7 +502,7 @@ class Queries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has queri
 
     def list_open_runs(self) -> list[RunRecord]:
         """Every run without a terminal state, oldest first."""
-        select = Select(RunRecord).where("state IN ('accepted', 'in_progress')")
+        select = Select(RunRecord).where(_IS_OPEN)
         return self._list(select, "run_id")
 
     def find_session(self, session_id: str) -> SessionRecord | None:
@@ -565,12 +570,14 @@ class Queries(ABC):  # noqa: PLR0904 - as many methods as the Protocol has queri
             " WHERE state IN ('allowed', 'denied') AND approval_id <> ?"
             " AND coalesce(record ->> '$.agent', 'default') = ? AND record ->> '$.tool' = ?"
             " AND record ->> '$.grant_key' = ?"
+            " AND json_type(record, '$.resolved_ms') IN ('integer', 'null')"
+            " AND json_type(record, '$.by') IN ('text', 'null')"
         )
         values = (
             asked.principal, limit, asked.approval_id, asked.agent, asked.tool, asked.grant_key,
         )  # fmt: skip
-        (found,) = self._read(lambda c: read_found(c, EarlierAnswers, statement, values))
-        return found
+        found = self._read(lambda c: read_found(c, EarlierAnswers, statement, values))
+        return found[0] if found else EarlierAnswers()  # none: its name is no UTF-8
 
     def find_grant(self, grant_id: str) -> GrantRecord | None:
         return self._find(Select(GrantRecord).where("grant_id = ?", grant_id))

@@ -59,14 +59,14 @@ _BACKWARDS = _PART.format(last="min", first="max", order="DESC", beyond="<=")
 def find_latest(connection: apsw.Connection, run_ids: Sequence[str]) -> dict[str, tuple[str, int]]:
     """Return kind and time of the last event of each run."""
     found = connection.execute(
-        "SELECT value, latest.kind, latest.at_ms FROM json_each(?) JOIN tape AS latest"
+        "SELECT value, CAST(latest.kind AS BLOB), latest.at_ms FROM json_each(?) JOIN tape AS latest"
         " ON latest.run_id = value AND latest.seq = (SELECT max(seq) FROM tape WHERE run_id = value)",
         (msgspec.json.encode([*run_ids]).decode(),),
     )
-    return {run_id: (kind, at_ms) for run_id, kind, at_ms in convert([*found], list[_Latest])}
-
-
-_Latest = tuple[str, str, int]
+    return {
+        run_id: (kind.decode(errors="replace"), at_ms)
+        for run_id, kind, at_ms in convert([*found], list[tuple[str, bytes, int]])
+    }
 
 
 def read_codes(connection: apsw.Connection, run_id: str) -> str:

@@ -166,16 +166,18 @@ def complaints(store: SqliteJournal, table: str, sound: dict[str, Any]) -> Itera
             yield f"{name}: {len(found)} of {len(before)}"
 
 
-@pytest.mark.parametrize("bad", BAD)
-def test_a_damaged_value_costs_its_row_alone(store: SqliteJournal, bad: str) -> None:
-    """No query fails, or lacks more than the row, for any value of any column."""
+@pytest.mark.parametrize(
+    ("bad", "order"), [*((bad, "rowid") for bad in BAD), (BAD[1], "rowid DESC")]
+)
+def test_a_damaged_value_costs_its_row_alone(store: SqliteJournal, bad: str, order: str) -> None:
+    """No query fails, or lacks more than the row, for any value of any column; also of the last row."""
     sound = {name: query() for name, query in queries(store)}
     found = list[str]()
     with closing(apsw.Connection(str(store.path))) as connection:
         connection.execute("PRAGMA ignore_check_constraints = ON")
         for table, column, kind in values(connection):
             update = f"UPDATE {table} SET {column} = {{}} WHERE rowid = ?"  # noqa: S608 - of the schema
-            read = f"SELECT rowid, {column} FROM {table} ORDER BY rowid LIMIT 1"  # noqa: S608 - the same
+            read = f"SELECT rowid, {column} FROM {table} ORDER BY {order} LIMIT 1"  # noqa: S608 - the same
             row, kept = connection.execute(read).get
             try:
                 connection.execute(update.format(bad.replace("TYPE", kind)), (row,))
@@ -184,3 +186,29 @@ def test_a_damaged_value_costs_its_row_alone(store: SqliteJournal, bad: str) -> 
             found += [f"{table}.{column}: {each}" for each in complaints(store, table, sound)]
             connection.execute(update.format("?"), (kept, row))
     assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    ("damage", "counted"),
+    [
+        ("'$.resolved_ms', 'soon'", 1),
+        ("'$.by', json('[1]')", 1),
+        ("'$.by', CAST(x'ff' AS TEXT)", 0),  # no answer is named then
+    ],
+)
+def test_an_answer_that_is_damaged_inside_is_not_counted(
+    store: SqliteJournal, damage: str, counted: int
+) -> None:
+    """JSON with a field of another type costs its answer, and with no UTF-8 in it the count."""
+    asked = kit.approval("apr_z", grant_key="k")
+    given = {"state": "allowed", "grant_key": "k", "resolved_ms": 5, "by": "ann"}
+    records = [kit.approval(each, **given) for each in ("apr_x", "apr_y")]
+    store.commit([Change(records=tuple(records))])
+    with closing(apsw.Connection(str(store.path))) as connection:
+        change = (
+            f"UPDATE approvals SET record = json_set(record, {damage}) WHERE approval_id = 'apr_y'"  # noqa: S608 - of this test
+        )
+        connection.execute(change)
+        found = store.count_answers(asked, limit=9)
+        connection.execute("DELETE FROM approvals WHERE approval_id IN ('apr_x', 'apr_y')")
+    assert (counted, "ann" if counted else None) == (found.allowed, found.latest_by)
