@@ -9,6 +9,7 @@ import apsw
 import msgspec
 from msgspec import convert
 
+from palyra.core.journal.purged_row import PREFIX as PURGED
 from palyra.core.tape import outline
 from palyra.core.tape.search import EventRow, TapeSearch
 
@@ -28,7 +29,7 @@ def _code(kind: str) -> str:
     """Return the expression of the code of an event of that kind; see `outline.code_of`."""
     terms = [str(outline.FIRST + 4 * outline.KINDS.index(kind))]
     if kind in outline.GOOD:
-        kept = f"substr(data, 1, {len(outline.PURGED)}) <> X'{outline.PURGED.hex()}'"
+        kept = f"substr(data, 1, {len(PURGED)}) <> X'{PURGED.hex()}'"
         terms.append(f"{outline.IS_BAD} * ({_any(outline.GOOD[kind])} = 0 AND {kept})")
     if kind in outline.TAINTED:
         terms.append(f"{outline.IS_TAINTED} * ({_any(outline.TAINTS)} > 0)")
