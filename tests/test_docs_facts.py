@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 from palyra.client.frames import ERRORS
+from palyra.config.load import schema
 from palyra.core.tape.events import KINDS
 from palyra.core.tool.arguments import Refused, check_arguments
 from palyra.net.api.methods.table import METHODS
@@ -37,6 +38,11 @@ NAMED_MODULE = re.compile(
 NAMED_FILE = re.compile(r"`(test_\w+\.py)`")
 # A test as the documents write one; parameters in brackets are left out.
 NAMED_TEST = re.compile(r"`(tests/[\w/]+\.py)::(\w+)")
+# A setting: section and key.  Files of the journal, attributes of rules and an instruction of WebAssembly
+# are written alike.
+NAMED_KEY = re.compile(
+    r"`(?!journal\.|context\.|memory\.grow`)([a-z_]+)\.([a-z_0-9]+)(?:\.[a-z_]+)*`"
+)
 # A call as a reader would type it; those inside other JSON are left out.
 CALL = re.compile(r"'/call (\w+) (\{.*\})'")
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]+)(?:#[^)]*)?\)")
@@ -84,6 +90,25 @@ def list_tests(file: Path) -> frozenset[str]:
     return frozenset(
         re.findall(r"(?m)^(?:async )?def (test_\w+)", file.read_text(encoding="utf-8"))
     )
+
+
+@functools.cache
+def list_keys() -> dict[str, list[str]]:
+    """The keys of each section of the configuration."""
+    found = schema()
+    return {
+        name: list(found["$defs"][section["$ref"].rpartition("/")[2]]["properties"])
+        for name, section in found["properties"].items()
+    }
+
+
+def find_missing_keys(text: str) -> list[str]:
+    known, others = list_keys(), {*METHODS, *NOTIFICATIONS, *KINDS}
+    return [
+        f"{section}.{key}"
+        for section, key in NAMED_KEY.findall(text)
+        if section in known and key not in known[section] and f"{section}.{key}" not in others
+    ]
 
 
 def find_wrong_calls(page: Path) -> list[str]:
@@ -154,6 +179,18 @@ def test_missing_files_are_noticed(tmp_path: Path) -> None:
     )
     found = [name for name in find_named(page) if not does_exist(name)]
     assert ["core/runs.py"] == found
+
+
+@every_row("page", PAGES)
+def test_named_settings_exist(page: Path) -> None:
+    """Every setting that a document names is a key of the configuration."""
+    assert [] == find_missing_keys(page.read_text(encoding="utf-8"))
+
+
+def test_missing_settings_are_noticed() -> None:
+    """A key that a section lacks is found, a method or an event of the same form is not."""
+    text = "`models.scripts`, `models.scripted.scripts`, `memory.add`, `run.done`, `palyra.toml`"
+    assert ["models.scripted"] == find_missing_keys(text)
 
 
 def test_missing_tests_are_noticed(tmp_path: Path) -> None:

@@ -13,8 +13,7 @@ from palyra.core.ports import JournalStore
 from palyra.core.run.state import Run, reading_tape
 from palyra.core.session.fork import ForkPoint, find_point
 from palyra.errors import Unreadable
-from palyra.services.pins import read_rows
-from palyra.services.run_loader import read_run
+from palyra.services.run_loader import read_rows, read_run
 
 
 class ForkMark(msgspec.Struct, frozen=True):
@@ -39,7 +38,7 @@ def find_mark(store: JournalStore, run_id: str, at_seq: int) -> ForkMark:
     A run that is forked before its start has the history that it got when it started.
     """
     with reading_tape(run_id):
-        point = find_point(read_rows(store, run_id, at_seq), at_seq)
+        point = find_point(read_rows(store, run_id), at_seq)
     chained = store.read_chain(run_id, after_seq=point.seq - 1, limit=1)
     run: Run | None = point.run
     if point.run.clock.started_ms is None:
@@ -59,6 +58,6 @@ def _artifacts(store: JournalStore, point: ForkPoint | None) -> Iterator[str]:
         run_id, at_seq = point.inherited or ("", -1)
         try:
             with reading_tape(run_id):
-                point = find_point(read_rows(store, run_id, at_seq), at_seq) if run_id else None
+                point = find_point(read_rows(store, run_id), at_seq) if run_id else None
         except Unreadable:
             return

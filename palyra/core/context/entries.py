@@ -10,7 +10,7 @@ piece of a message with the place it came from:
     step        an open step of the last plan
     constraint, convention, preference, decision, fact, finding, remark   statements
     file        a file that tool calls read or changed
-    error       a failed tool call and its cause
+    error       a tool call that failed or was denied, and why
 
 `PROTECTED` kinds survive every compaction: a plan that loses one is refused
 (`core.context.session_compaction`).  The others are dropped oldest first when the ledger exceeds its
@@ -244,7 +244,7 @@ _STATUS = frozenset(
         "waiting",
     ]
 )
-_OK = "succeeded"
+_OK, _DENIED = "succeeded", "denied"
 
 
 _STATEMENTS = frozenset(
@@ -483,7 +483,7 @@ class _Builder:
             self._put(
                 Entry(
                     "error",
-                    _cause(result.output),
+                    _cause(result),
                     placed.run_id,
                     placed.index,
                     "tool",
@@ -579,9 +579,17 @@ def _is_path(key: str, text: str) -> bool:
     return bool(words & _SURE) or _LOOKS_LIKE_PATH.fullmatch(text) is not None
 
 
-def _cause(output: str) -> str:
-    """Return the line of a failed result that names the cause: the last with a word of failure."""
-    lines = [line.strip() for line in output.splitlines() if line.strip()]
+def _cause(result: ToolMessage) -> str:
+    """Return the line of a result that names the cause: the last with a word of failure.
+
+    The reason of a denial is a person's or a rule's; the call did not fail, it was never made.
+    """
+    lines = [line.strip() for line in result.output.splitlines() if line.strip()]
+    if result.status == _DENIED:
+        reason = next(iter(lines), "")
+        return truncate_safely(
+            reason if _DENIED in reason.casefold() else f"{_DENIED}: {reason}", ERROR_CHARS
+        )
     named = [line for line in lines if _CAUSE.search(line)]
     return truncate_safely((named or lines or [""])[-1], ERROR_CHARS)
 

@@ -650,7 +650,7 @@ def render(summary: Summary, fence_key: bytes) -> str:
         parts.append("Files used by tools:\n" + "\n".join(named))
     errors = [_line(entry, fence_key) for entry in ledger.entries if entry.kind == "error"]
     if errors:
-        parts.append("Failed calls:\n" + "\n".join(errors))
+        parts.append("Calls that failed or were denied:\n" + "\n".join(errors))
     if ledger.exceeded:
         counts = ", ".join(f"{count} x {kind}" for kind, count in ledger.exceeded.items())
         parts.append(

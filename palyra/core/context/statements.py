@@ -29,6 +29,7 @@ MAX_SENTENCE_CHARS = 600  # a longer one is read clause by clause; a longer clau
 _WRAPPED_CHARS = 40  # of a line that may go on in the next one
 _CLAUSE = re.compile(r"[,;]\s+|\s+[-–—]\s+")
 _FENCE = re.compile(r"[ \t]{0,3}(`{3,}|~{3,})(.*)")
+_RULER = re.compile(r"\s*\|(?:\s*:?-+:?\s*\|)+\s*")  # between the head of a table and its rows
 _BULLET = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?")
 # A sentence ends at a mark before a blank and a capital, digit, quote or bracket; not after the
 # abbreviations that are common in instructions, and not within a number or a name of a file.
@@ -246,12 +247,14 @@ class Statement(msgspec.Struct, frozen=True, gc=False):
 def sentences(text: str) -> Iterator[str]:
     """Yield the sentences of a message, without code blocks, pasted lines and list marks.
 
+    A row of a table carries the heads of its columns.
+
     An item of a list carries the line that leads into it if that line has a cue: without `do not:`
     the item would say the opposite.  A line of more than MAX_SENTENCE_CHARS is read clause by
     clause; a clause with a cue keeps its neighbours.
     """
     lead = ""
-    for line in _joined(_prose(text[:MAX_READ_CHARS].splitlines())):
+    for line in _joined(_tables(list(_prose(text[:MAX_READ_CHARS].splitlines())))):
         bare = _BULLET.sub("", line).strip()
         is_item = bare != line.strip()
         if not bare:
@@ -304,6 +307,35 @@ def _prose(lines: Sequence[str]) -> Iterator[str]:
         else:
             yield line
     yield from block
+
+
+def _tables(lines: Sequence[str]) -> Iterator[str]:
+    """Yield the lines, and each row of a table as `head: cell; head: cell`: alone it says nothing."""
+    heads: list[str] = []
+    for line, following in zip(lines, [*lines[1:], ""], strict=False):
+        cells = _cells(line)
+        if not heads and cells and _RULER.fullmatch(following):
+            heads = cells
+        elif not cells:
+            heads = []
+            yield line
+        elif heads and not _RULER.fullmatch(line):
+            yield (
+                "; ".join(
+                    f"{head}: {cell}" if head else cell
+                    for head, cell in zip(heads, cells, strict=False)
+                )
+                + "."
+            )
+        elif not heads:
+            yield line
+
+
+def _cells(line: str) -> list[str]:
+    """Return the cells of a row of a table; none for another line."""
+    row = line.strip()
+    is_row = row.startswith("|") and row.endswith("|") and row.count("|") > 2  # noqa: PLR2004 - two cells
+    return [cell.strip() for cell in row[1:-1].split("|")] if is_row else []
 
 
 def _joined(lines: Iterable[str]) -> Iterator[str]:

@@ -1,6 +1,7 @@
 """Forks: the conversation of a run up to a point, which another run continues.
 
 A fork point is an event where the conversation is whole: every call of the model has its result.
+The attestation of a result belongs to it: a fork at the result is one at its attestation.
 The new run's tape carries the inherited messages themselves, so that it can be folded without the
 old tape, and names the event they reach to, so that it can be verified against the old tape.  The
 messages are those that the model of the old run was shown: the session's history, then the run's own.
@@ -81,7 +82,10 @@ class InheritedView(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ForkPoint(msgspec.Struct, frozen=True, kw_only=True):
-    """The last event at or before the requested one where the conversation is whole."""
+    """The last event where the conversation is whole, at or before the requested one.
+
+    Of a result it is the attestation that follows.
+    """
 
     seq: int
     run: Run  # as it was then
@@ -99,7 +103,7 @@ def find_point(rows: Iterable[TapeRow], at_seq: int) -> ForkPoint:
     artifacts: tuple[str, ...] = ()
     inherited: tuple[str, int] | None = None
     for row in rows:
-        if row.seq > at_seq:
+        if row.seq > at_seq and not (row.kind in _CLOSING and run is not None and _is_ended(run)):
             break
         event = ev.decode_event(row.kind, row.data)
         match event:
@@ -125,6 +129,15 @@ def find_point(rows: Iterable[TapeRow], at_seq: int) -> ForkPoint:
             f"at_seq = {at_seq}: the conversation is empty at that event", field="at_seq"
         )
     return point
+
+
+_CLOSING = frozenset({ev.DelegationEnded.KIND, ev.ToolAttested.KIND})
+
+
+def _is_ended(run: Run) -> bool:
+    """True if every call has its result, and at least one waits for its attestation."""
+    phases = {call.phase for call in run.calls}
+    return phases != {"attested"} and phases <= {"rejected", "denied", "completed", "attested"}
 
 
 def make_branch(

@@ -13,8 +13,9 @@ Grammar, in the order in which a reader meets it:
 - A bare target ends at a blank, at full-width punctuation or before the next reference.  Punctuation
   of the sentence at its end is not part of it; a closing bracket is, if the target opens it.
 - `@@file:x` is the literal text `@file:x`.
-- Text between lines of three backticks or tildes is pasted code, and a line that begins with `>` is
-  quoted from another author; neither has references.
+- Text between lines of three backticks or tildes is pasted code, as is text of one line between equal
+  marks of one or two backticks, and a line that begins with `>` is quoted from another author; none of
+  them has references.
 - Dots alone are the end of a sentence, except that `@folder:.` is the whole workspace.
 
 An unknown kind, an empty target and an unclosed quote leave the text as it is.  Targets and the number
@@ -48,6 +49,9 @@ _LINES_AT_END = re.compile(r"#L(\d{1,9})(?:-L?(\d{1,9}))?\Z")
 _TRAILING = frozenset(".,;:!?'\"`*>\u2026\u00bb")
 _BRACKETS = {")": "(", "]": "[", "}": "{"}
 _CODE_FENCE = re.compile(r"^ {0,3}(```+|~~~+)", re.MULTILINE)
+_INLINE = re.compile(  # a quoted target, or code
+    rf"@(?:{'|'.join(KINDS)}):`[^`\n]*`|(?<!`)(?P<mark>`{{1,2}})(?!`)[^\n]*?[^`\n](?P=mark)(?!`)"
+)
 _QUOTED_LINE = re.compile(r"^ {0,3}>[^\n]*", re.MULTILINE)  # block quote of CommonMark and of mail
 
 
@@ -206,17 +210,17 @@ def _trim(text: str, start: int, end: int) -> int:
 
 
 def _foreign_spans(text: str) -> Sequence[tuple[int, int]]:
-    """Return the spans of pasted code and of quoted lines outside of it, in order."""
-    code = _code_spans(text)
-    if ">" not in text:
-        return code
-    starts = [start for start, _ in code]
-    spans = list(code)
-    for line in _QUOTED_LINE.finditer(text):
-        block = bisect(starts, line.start()) - 1
-        if block < 0 or line.start() >= code[block][1]:
-            spans.append(line.span())
-    return sorted(spans)
+    """Return the spans of pasted code and of quoted lines outside of it, in order, none in another."""
+    spans = list(_code_spans(text))
+    if "`" in text:
+        spans += [each.span() for each in _INLINE.finditer(text) if each["mark"]]
+    if ">" in text:
+        spans += [each.span() for each in _QUOTED_LINE.finditer(text)]
+    kept: list[tuple[int, int]] = []
+    for span in sorted(spans):
+        if not kept or span[0] >= kept[-1][1]:
+            kept.append(span)
+    return kept
 
 
 def _code_spans(text: str) -> Sequence[tuple[int, int]]:

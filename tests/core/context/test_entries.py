@@ -96,6 +96,17 @@ def test_files_say_how_they_were_used() -> None:
     assert [("src/a.py", "changed, read"), ("src/b.py", "changed")] == files
 
 
+def test_a_denial_is_no_failure() -> None:
+    """A call that a person or a rule denied is named as denied, with the reason that was given."""
+    reasons = ["not before Friday\nan error is fine", "denied by ann"]
+    ledger = EMPTY
+    for number, said in enumerate(reasons):
+        asked = call(f"c{number}", "shell", command=f"make {number}")
+        denied = result(f"c{number}", "shell", said, "denied")
+        ledger = extend(ledger, place(asked, denied, first=2 * number))
+    assert ["denied: not before Friday", "denied by ann"] == texts(ledger, "error")
+
+
 def test_an_error_keeps_its_cause_and_its_trust() -> None:
     """The last line that names a failure is kept, with the call and the label of the result."""
     output = "Traceback\n  File x\nKeyError: missing column c1\nmake: *** [all] Error 2"

@@ -257,3 +257,16 @@ def test_the_index_hides_no_statement(newer: str) -> None:
     close = [(only(text).kind, text) for text in mentions.find_near(correction)]
     chosen = find_corrected(correction, close)
     assert (None if one is None else every[one]) == (None if chosen is None else close[chosen])
+
+
+def test_a_row_of_a_table_carries_its_heads() -> None:
+    """A cell alone says nothing; a line with bars that is no table stays as it is."""
+    table = (
+        "The hosts:\n| Service | Port |\n|---|:-:|\n| api | 8080 |\n| web | 8081 |\nNever use 80."
+    )
+    assert [
+        "The hosts:", "Service: api; Port: 8080.", "Service: web; Port: 8081.", "Never use 80.",
+    ] == list(sentences(table))  # fmt: skip
+    assert ["| a | b |"] == list(sentences("| a | b |"))
+    (row, _) = read_user("| Service | Port |\n|---|---|\n| api | 8080 |\n| web | 8081 |")
+    assert ("fact", "Service: api; Port: 8080.") == (row.kind, row.text)

@@ -88,9 +88,10 @@ def tape_of(step: Transition) -> list[tuple[str, int, bytes]]:
 def test_a_fork_begins_where_every_call_has_its_result() -> None:
     """Between a call and its result the last whole place before the call counts."""
     world = told()
-    asked, answered = seq_of(world, "turn.completed"), seq_of(world, "tool.attested", 1)
-    assert [find_point(rows(world), at).seq for at in range(asked, answered)] == [asked - 1] * (
-        answered - asked
+    asked, ended = seq_of(world, "turn.completed"), seq_of(world, "tool.completed", 1)
+    answered = seq_of(world, "tool.attested", 1)
+    assert [find_point(rows(world), at).seq for at in range(asked, ended)] == [asked - 1] * (
+        ended - asked
     )
     assert find_point(rows(world), answered).seq == answered
     assert shape(branch_at(world, asked).messages) == ["U hello"]
@@ -100,6 +101,19 @@ def test_a_fork_begins_where_every_call_has_its_result() -> None:
         "tool c1",
         "tool c2",
     ]
+
+
+def test_a_fork_at_a_result_has_it() -> None:
+    """The last result of a turn, a denied one too, and its attestation are one place."""
+    world = told()
+    ended, attested = (seq_of(world, f"tool.{kind}", 1) for kind in ("completed", "attested"))
+    assert {attested} == {find_point(rows(world), at).seq for at in range(ended, attested + 1)}
+    assert "tool c2" == shape(branch_at(world, ended).messages)[-1]
+    denied = World()
+    denied.hear(Begin(instance_id="i1"))
+    denied.hear(TurnFinished(turn=1, attempt=1, result=turn("deny", text="look")))
+    seq = seq_of(denied, "tool.decided")
+    assert seq_of(denied, "tool.attested") == find_point(rows(denied), seq).seq
 
 
 def test_a_fork_sees_nothing_of_what_came_after() -> None:
@@ -212,7 +226,8 @@ def test_a_fork_at_any_seq_has_paired_calls(choices: list[int], where: int) -> N
     world = live(choices)
     at_seq = 1 + where % (len(world.tape) - 1)
     point = find_point(rows(world), at_seq)
-    assert point.seq <= at_seq
+    later = [kind for kind, _, _ in world.tape[at_seq + 1 : point.seq + 1]]
+    assert {"tool.attested", "delegation.ended"} >= set(later)
     branch = branch_at(world, at_seq, "go on")
     called = [
         call.call_id
