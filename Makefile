@@ -21,7 +21,7 @@ help:  ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 18
 
 run: $(VENV)/run.stamp  ## install and run the demonstration
-	$(BIN)/python -m palyra.cli.demo
+	$(BIN)/python -m palyra.cli.host.demo
 
 test: $(VENV)/test.stamp  ## run the test suite (PYTEST_ARGS="-k name" narrows it)
 	$(PYTEST) $(PYTEST_ARGS)

@@ -3,7 +3,7 @@
 import os
 import sys
 
-from palyra.cli.streams import prepare_text
+from palyra.cli.command.streams import prepare_text
 
 
 def main() -> None:

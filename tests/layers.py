@@ -191,6 +191,46 @@ ROOMS = {
         "policy",
     ),
     "net": ("protocol", "delivery", "server", "api", "connection", "http"),
+    "cli": (
+        "command",
+        "view",
+        "agents",
+        "artifacts",
+        "channels",
+        "checkpoints",
+        "config",
+        "console",
+        "context",
+        "healing",
+        "incidents",
+        "learn",
+        "mcp",
+        "notify",
+        "policy",
+        "retention",
+        "secrets",
+        "suspend",
+        "tasks",
+        "tokens",
+        "tools",
+        "model_setup",
+        "export",
+        "run",
+        "tape",
+        "models",
+        "approvals",
+        "documents",
+        "runs",
+        "sessions",
+        "usage",
+        "backup",
+        "host",
+        "skills",
+        "bench",
+        "chat",
+        "memory",
+        "main",
+    ),
 }
 TOP = frozenset({"__init__.py", "__main__.py", "daemon.py", "process.py", "errors.py", "logs.py"})
 
@@ -198,7 +238,9 @@ FREE_FOR_ALL = frozenset({"errors", ""})
 
 # Commands that run a daemon in their own process, or build one to check its configuration; all others
 # are clients.
-DAEMON_STARTERS = frozenset({"cli/serve.py", "cli/up.py", "cli/demo.py", "cli/config.py"})
+DAEMON_STARTERS = frozenset(
+    {"cli/host/serve.py", "cli/host/up.py", "cli/host/demo.py", "cli/config.py"}
+)
 
 # Clock, chance, files, sockets, processes, tasks and log lines have no place in a decision.
 IMPURE = frozenset(
@@ -227,9 +269,9 @@ HOP_FILES = (
     "store/sqlite/integrity.py",
     "client/blocking.py",  # the event loop of a program that has none
     "tools/wasm/guest.py",  # in a worker, which is a program of its own
-    "cli/chat_lines.py",
-    "cli/typed_line.py",  # standard input may be a file, which trio cannot wait for
-    "cli/chat_terminal.py",  # the line editor has a loop of its own
+    "cli/chat/lines.py",
+    "cli/command/typed_line.py",  # standard input may be a file, which trio cannot wait for
+    "cli/chat/terminal.py",  # the line editor has a loop of its own
 )
 
 NURSERY_FLOORS = frozenset({"actors", "client", "harness", "net"})
@@ -390,7 +432,7 @@ def _attributes(module: Module) -> Iterator[tuple[int, str]]:
 
 # The actor of an MCP server reads the standard error of its process for as long as that lives.
 # A conversation at a terminal reads what is typed while it follows the run, and so does `watch`.
-NURSERY_FILES = frozenset({"tools/mcp/stdio_server.py", "cli/chat_desk.py", "cli/watch.py"})
+NURSERY_FILES = frozenset({"tools/mcp/stdio_server.py", "cli/chat/desk.py", "cli/host/watch.py"})
 
 
 def nurseries_belong_to_actors(module: Module) -> Iterator[str]:

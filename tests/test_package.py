@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from palyra.cli.serve import serve
+from palyra.cli.host.serve import serve
 from palyra.config.sections import Server
 from tests.container import Image, StepFailed, build, read_instructions
 from tests.package import find_wheel_faults, shipped_files

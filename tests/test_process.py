@@ -56,7 +56,7 @@ async def test_a_full_disk_is_worth_another_try(
 
 _PRODUCT = """
 import os
-from palyra.cli import serve
+from palyra.cli.host import serve
 serve.forbid_blas_threads()
 import numpy
 a = numpy.ones((1024, 1024), numpy.float32)

@@ -2,9 +2,9 @@
 
 import click
 
-from palyra.cli.command import read_text, shared_options
-from palyra.cli.output import age, print_json, print_table, say
-from palyra.cli.talk import Options, talk
+from palyra.cli.command.options import read_text, shared_options
+from palyra.cli.command.output import age, print_json, print_table, say
+from palyra.cli.command.talk import Options, talk
 from palyra.client import Agent
 from palyra.client.registry import AgentOptions
 

@@ -5,13 +5,13 @@ from typing import Any, Literal, get_args
 import click
 import msgspec
 
-from palyra.cli.command import Command, shared_options
-from palyra.cli.errors import FAILED, CommandFailed
-from palyra.cli.listing import watchable
-from palyra.cli.names import id_argument
-from palyra.cli.output import age, due, print_json, print_table, say, without_empty
-from palyra.cli.preview import beyond_files, describe_conditions, find_preview, print_preview
-from palyra.cli.talk import Options, talk
+from palyra.cli.command.errors import FAILED, CommandFailed
+from palyra.cli.command.listing import watchable
+from palyra.cli.command.names import id_argument
+from palyra.cli.command.options import Command, shared_options
+from palyra.cli.command.output import age, due, print_json, print_table, say, without_empty
+from palyra.cli.command.talk import Options, talk
+from palyra.cli.run.preview import beyond_files, describe_conditions, find_preview, print_preview
 from palyra.client import Client
 from palyra.core.journal.records import (
     DEFAULT_WORKSPACE,

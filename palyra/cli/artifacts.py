@@ -4,10 +4,10 @@ import sys
 
 import click
 
-from palyra.cli.command import shared_options
-from palyra.cli.names import id_argument
-from palyra.cli.output import say, write
-from palyra.cli.talk import Options, talk
+from palyra.cli.command.names import id_argument
+from palyra.cli.command.options import shared_options
+from palyra.cli.command.output import say, write
+from palyra.cli.command.talk import Options, talk
 from palyra.client import Client
 
 

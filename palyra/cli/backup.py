@@ -13,10 +13,10 @@ from pathlib import Path
 import click
 
 from palyra import __version__
-from palyra.cli.command import GivenPath, load_config, shared_options
-from palyra.cli.errors import FAILED, CommandFailed, stop_for
-from palyra.cli.output import print_json, say
-from palyra.cli.talk import Options, is_daemon_needed, talk
+from palyra.cli.command.errors import FAILED, CommandFailed, stop_for
+from palyra.cli.command.options import GivenPath, load_config, shared_options
+from palyra.cli.command.output import print_json, say
+from palyra.cli.command.talk import Options, is_daemon_needed, talk
 from palyra.cli.tape import parse_key
 from palyra.core.journal.backup import BackupMade, BackupOrder, BackupReport, BackupRestored
 from palyra.core.text.visible import pluralize

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from palyra.cli.command import GivenPath, shared_options
-from palyra.cli.errors import DONE, FAILED, INTERRUPTED, PARTIAL, stop_for
-from palyra.cli.output import ProgressLine, print_json, print_table, say
-from palyra.cli.talk import Options, verdict
+from palyra.cli.command.errors import DONE, FAILED, INTERRUPTED, PARTIAL, stop_for
+from palyra.cli.command.options import GivenPath, shared_options
+from palyra.cli.command.output import ProgressLine, print_json, print_table, say
+from palyra.cli.command.talk import Options, verdict
 from palyra.cli.tape import find_key, is_signed
 from palyra.cli.usage import render_cost
 from palyra.core.text.visible import pluralize

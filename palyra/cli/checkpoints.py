@@ -4,10 +4,10 @@ from typing import Literal
 
 import click
 
-from palyra.cli.command import shared_options
-from palyra.cli.names import id_argument
-from palyra.cli.output import age, print_json, print_table, say
-from palyra.cli.talk import Options, talk
+from palyra.cli.command.names import id_argument
+from palyra.cli.command.options import shared_options
+from palyra.cli.command.output import age, print_json, print_table, say
+from palyra.cli.command.talk import Options, talk
 from palyra.core.text.visible import visible
 from palyra.net.protocol.results import CheckpointFile, CheckpointView
 

@@ -6,11 +6,11 @@ from pathlib import Path
 import click
 import msgspec
 
-from palyra.cli.command import GivenPath, load_config, shared_options
-from palyra.cli.errors import CommandFailed, stop_for
-from palyra.cli.in_force import say_in_force
-from palyra.cli.output import print_json, print_table, say
-from palyra.cli.talk import Options, is_daemon_needed, talk
+from palyra.cli.command.errors import CommandFailed, stop_for
+from palyra.cli.command.in_force import say_in_force
+from palyra.cli.command.options import GivenPath, load_config, shared_options
+from palyra.cli.command.output import print_json, print_table, say
+from palyra.cli.command.talk import Options, is_daemon_needed, talk
 from palyra.config.file import ConfigFile
 from palyra.config.load import Config, first_file, parse_value, refuse_secrets
 from palyra.config.load import schema as config_schema

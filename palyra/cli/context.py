@@ -2,10 +2,10 @@
 
 import click
 
-from palyra.cli.command import shared_options
-from palyra.cli.names import id_argument
-from palyra.cli.output import print_json, print_table, say
-from palyra.cli.talk import Options, talk
+from palyra.cli.command.names import id_argument
+from palyra.cli.command.options import shared_options
+from palyra.cli.command.output import print_json, print_table, say
+from palyra.cli.command.talk import Options, talk
 from palyra.core.context.views import ContextExplained, ReferencePreview, ReferenceView, SegmentView
 
 

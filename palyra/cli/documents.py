@@ -4,10 +4,10 @@ from typing import TYPE_CHECKING
 
 import click
 
-from palyra.cli.command import shared_options
-from palyra.cli.output import age, print_json, print_table, say
-from palyra.cli.talk import Options, talk
-from palyra.cli.workspaces import workspace_option
+from palyra.cli.command.options import shared_options
+from palyra.cli.command.output import age, print_json, print_table, say
+from palyra.cli.command.talk import Options, talk
+from palyra.cli.run.workspaces import workspace_option
 from palyra.core.memory.document_views import Adopted, Deleted, DocumentChange, Flag
 from palyra.core.text.visible import pluralize, visible
 

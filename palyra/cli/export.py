@@ -7,15 +7,15 @@ import re
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from palyra.cli.conversation import read_exchanges
-from palyra.cli.errors import CommandFailed
-from palyra.cli.output import one_line, safe
+from palyra.cli.command.errors import CommandFailed
+from palyra.cli.command.output import one_line, safe
+from palyra.cli.view.conversation import read_exchanges
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
 
-    from palyra.cli.conversation import Exchange, ExchangeEntry
+    from palyra.cli.view.conversation import Exchange, ExchangeEntry
     from palyra.client import Client
     from palyra.core.journal.records import SessionRecord
 

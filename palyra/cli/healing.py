@@ -4,9 +4,9 @@ from typing import get_args
 
 import click
 
-from palyra.cli.command import shared_options
-from palyra.cli.output import print_json, print_table
-from palyra.cli.talk import Options, talk
+from palyra.cli.command.options import shared_options
+from palyra.cli.command.output import print_json, print_table
+from palyra.cli.command.talk import Options, talk
 from palyra.core.healing.rules import HealingMode
 from palyra.core.journal.records import IncidentDomain
 from palyra.net.protocol.results import HealingModesView

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, get_args
 import click
 import msgspec
 
-from palyra.cli.command import read_text, shared_options
-from palyra.cli.names import id_argument
-from palyra.cli.output import age, print_json, print_table, say
-from palyra.cli.talk import Options, talk
+from palyra.cli.command.names import id_argument
+from palyra.cli.command.options import read_text, shared_options
+from palyra.cli.command.output import age, print_json, print_table, say
+from palyra.cli.command.talk import Options, talk
 from palyra.core.journal.procedure import Procedure
 from palyra.core.journal.records import CandidateKind, CandidateState
 from palyra.core.learning.views import CandidateChanged

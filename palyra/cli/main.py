@@ -15,31 +15,31 @@ from typing import Any
 import click
 
 from palyra import __version__
-from palyra.cli.command import GivenPath
-from palyra.cli.errors import EXPLAINED, find_exit_code
-from palyra.cli.talk import Options
+from palyra.cli.command.errors import EXPLAINED, find_exit_code
+from palyra.cli.command.options import GivenPath
+from palyra.cli.command.talk import Options
 
 # Name -> module and line in the list of commands.  tests/cli/test_commands.py compares the line
 # with the short help of the command itself.
 COMMANDS: dict[str, tuple[str, str]] = {
-    "up": ("up", "Start the daemon here, in the foreground."),
-    "run": ("run", "Send a message and follow the run."),
-    "chat": ("chat", "Talk with the agent in the terminal."),
+    "up": ("host.up", "Start the daemon here, in the foreground."),
+    "run": ("run.run", "Send a message and follow the run."),
+    "chat": ("chat.chat", "Talk with the agent in the terminal."),
     "console": ("console", "Print a link that opens the web console, logged in."),
-    "watch": ("watch", "Show live what waits for a person, runs and went wrong."),
+    "watch": ("host.watch", "Show live what waits for a person, runs and went wrong."),
     "runs": ("runs", "List, show, follow, fork, cancel and wait for runs."),
     "context": ("context", "Show what a turn's prompt was made of."),
     "approvals": ("approvals", "List and answer approvals."),
     "tape": ("tape", "Read, verify, replay and export tapes."),
     "artifacts": ("artifacts", "Print tool outputs that are too long for the tape."),
     "checkpoints": ("checkpoints", "List changes of files by tool calls, and restore files."),
-    "diff": ("changes", "Show what a run changed in the workspace."),
-    "undo": ("changes", "Put the files back that a run changed."),
+    "diff": ("run.changes", "Show what a run changed in the workspace."),
+    "undo": ("run.changes", "Put the files back that a run changed."),
     "documents": (
         "documents",
         "List, show, sync, fill and restore MEMORY.md, PALYRA.md and USER.md.",
     ),
-    "workspaces": ("workspaces", "List, add and remove the folders that sessions can work in."),
+    "workspaces": ("run.workspaces", "List, add and remove the folders that sessions can work in."),
     "sessions": ("sessions", "List, show, archive, reset and purge conversations."),
     "memory": ("memory", "Store, search, change and forget what runs remember."),
     "learn": ("learn", "List, accept, reject, edit and undo what runs taught."),
@@ -59,12 +59,12 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "schedules": ("tasks", "Add, list, pause and remove schedules of tasks."),
     "healing": ("healing", "Show and set the modes of self-healing."),
     "incidents": ("incidents", "List, show and resolve incidents."),
-    "env": ("env", "Print the daemon's address and token as shell variables."),
+    "env": ("host.env", "Print the daemon's address and token as shell variables."),
     "tokens": ("tokens", "Create, list and revoke bearer tokens."),
     "notify": ("notify", "Try the addresses that learn that a question waits."),
     "secrets": ("secrets", "Keep secrets in the daemon's vault, and test references."),
-    "status": ("status", "Show the daemon's status."),
-    "logs": ("logs", "Show the newest lines of the daemon's log; it keeps some thousand."),
+    "status": ("host.status", "Show the daemon's status."),
+    "logs": ("host.logs", "Show the newest lines of the daemon's log; it keeps some thousand."),
     "suspend": (
         "suspend",
         "Refuse new runs and start no task or schedule, until `palyra resume`.",
@@ -74,14 +74,14 @@ COMMANDS: dict[str, tuple[str, str]] = {
         "suspend",
         "End the daemon: refuse new runs, finish those that make progress, exit with 0.",
     ),
-    "tree": ("status", "Show the supervision tree."),
+    "tree": ("host.status", "Show the supervision tree."),
     "bench": ("bench", "Run many cases; resume, replay and compare them."),
-    "doctor": ("doctor", "Check this machine and the daemon."),
+    "doctor": ("host.doctor", "Check this machine and the daemon."),
     "config": ("config", "Show and change the configuration; show its schema."),
-    "completion": ("completion", "Print the completion script of a shell."),
-    "schema": ("schema", "Print the schemas of the protocol."),
-    "serve": ("serve", "Run the daemon for a service manager or a parent process."),
-    "service": ("service", "Print a systemd unit that runs this installation."),
+    "completion": ("host.completion", "Print the completion script of a shell."),
+    "schema": ("host.schema", "Print the schemas of the protocol."),
+    "serve": ("host.serve", "Run the daemon for a service manager or a parent process."),
+    "service": ("host.service", "Print a systemd unit that runs this installation."),
 }
 
 
@@ -123,7 +123,7 @@ class LazyGroup(click.Group):
     table = COMMANDS
 
     def main(self, args: Sequence[str] | None = None, **more: Any) -> Any:  # type: ignore[override]  # noqa: ANN401 - click's, by name
-        """Run the command line and exit the process with an exit code of `palyra.cli.errors`."""
+        """Run the command line and exit the process with an exit code of `palyra.cli.command.errors`."""
         if not more.pop("standalone_mode", True):
             return super().main(args, standalone_mode=False, **more)
         given = list(sys.argv[1:] if args is None else args)

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from palyra.cli.command import shared_options
-from palyra.cli.errors import CommandFailed
-from palyra.cli.in_force import change_list, say_in_force
-from palyra.cli.output import print_json, print_table, say
-from palyra.cli.talk import Options, talk
+from palyra.cli.command.errors import CommandFailed
+from palyra.cli.command.in_force import change_list, say_in_force
+from palyra.cli.command.options import shared_options
+from palyra.cli.command.output import print_json, print_table, say
+from palyra.cli.command.talk import Options, talk
 from palyra.core.text.visible import pluralize, visible
 from palyra.errors import Conflict, NotFound
 

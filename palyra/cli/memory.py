@@ -7,13 +7,19 @@ from typing import TYPE_CHECKING, Any, TypedDict, Unpack, get_args
 import click
 import msgspec
 
-from palyra.cli.command import GivenPath, confirm_loss, read_text, replace_file, shared_options
-from palyra.cli.errors import USAGE, CommandFailed
-from palyra.cli.names import id_argument
-from palyra.cli.output import age, one_line, print_json, print_table, say
+from palyra.cli.command.errors import USAGE, CommandFailed
+from palyra.cli.command.names import id_argument
+from palyra.cli.command.options import (
+    GivenPath,
+    confirm_loss,
+    read_text,
+    replace_file,
+    shared_options,
+)
+from palyra.cli.command.output import age, one_line, print_json, print_table, say
+from palyra.cli.command.talk import Options, talk
+from palyra.cli.host.status import describe_embedder
 from palyra.cli.sessions import find_session
-from palyra.cli.status import describe_embedder
-from palyra.cli.talk import Options, talk
 from palyra.core.journal.records import ItemScope, MemoryKind
 from palyra.core.memory.foreign import parse_mem0, parse_openclaw
 from palyra.core.memory.items import MAX_IMPORT, MemoryChanged, MemoryDraft

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 import msgspec
 
-from palyra.cli.command import GivenPath, load_config, shared_options
-from palyra.cli.errors import FAILED, CommandFailed, stop_for
-from palyra.cli.in_force import say_in_force
-from palyra.cli.output import now_ms, one_line, print_json, say
+from palyra.cli.command.errors import FAILED, CommandFailed, stop_for
+from palyra.cli.command.in_force import say_in_force
+from palyra.cli.command.options import GivenPath, load_config, shared_options
+from palyra.cli.command.output import now_ms, one_line, print_json, say
+from palyra.cli.command.talk import Options, verdict
 from palyra.cli.secrets import open_resolver, read_value
-from palyra.cli.talk import Options, verdict
 from palyra.config.file import replace_text
 from palyra.config.load import Config, first_file, load, refuse_secrets
 from palyra.config.sections import ModelProvider

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import click
 
-from palyra.cli.command import GivenPath, load_config, shared_options
-from palyra.cli.errors import FAILED, CommandFailed, stop_for
-from palyra.cli.in_force import describe_restart
+from palyra.cli.command.errors import FAILED, CommandFailed, stop_for
+from palyra.cli.command.in_force import describe_restart
+from palyra.cli.command.options import GivenPath, load_config, shared_options
+from palyra.cli.command.output import print_json, print_table, say
+from palyra.cli.command.talk import Options, talk
 from palyra.cli.model_setup import add
-from palyra.cli.output import print_json, print_table, say
-from palyra.cli.talk import Options, talk
 from palyra.config.parts import find_missing
 from palyra.core.model.views import ModelView
 from palyra.core.usage.dollars import to_dollars

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 import click
 import msgspec
 
-from palyra.cli.command import GivenPath, load_config, shared_options
-from palyra.cli.errors import FAILED, USAGE, CommandFailed
-from palyra.cli.names import IdType
-from palyra.cli.output import age, print_json, say
-from palyra.cli.talk import Options, talk
+from palyra.cli.command.errors import FAILED, USAGE, CommandFailed
+from palyra.cli.command.names import IdType
+from palyra.cli.command.options import GivenPath, load_config, shared_options
+from palyra.cli.command.output import age, print_json, say
+from palyra.cli.command.talk import Options, talk
 from palyra.core.policy.grants import describe_key
 from palyra.core.policy.suggestion import MIN_ANSWERS
 from palyra.core.policy.views import RuleFor, SuggestionList

@@ -2,10 +2,10 @@
 
 import click
 
-from palyra.cli.command import confirm_loss, load_config, shared_options
-from palyra.cli.errors import stop_for
-from palyra.cli.output import print_json, say
-from palyra.cli.talk import Options, is_daemon_needed, talk
+from palyra.cli.command.errors import stop_for
+from palyra.cli.command.options import confirm_loss, load_config, shared_options
+from palyra.cli.command.output import print_json, say
+from palyra.cli.command.talk import Options, is_daemon_needed, talk
 from palyra.core.journal.retention import CompactionReport, RetentionReport
 from palyra.core.text.visible import pluralize
 from palyra.errors import PalyraError

@@ -5,17 +5,17 @@ from typing import get_args
 
 import click
 
-from palyra.cli.approval_prompt import find_terminal
-from palyra.cli.approve_policy import ApprovePolicy, bell_option
-from palyra.cli.command import shared_options
-from palyra.cli.listing import newer, since_option, watchable
-from palyra.cli.names import id_argument
-from palyra.cli.output import age, one_line, print_json, print_table, say, write
-from palyra.cli.prose import lay_out
-from palyra.cli.queued import describe_wait, waiting
-from palyra.cli.run import Manner, watch
-from palyra.cli.run_exit import RunExit, read_code
-from palyra.cli.talk import Options, talk
+from palyra.cli.command.listing import newer, since_option, watchable
+from palyra.cli.command.names import id_argument
+from palyra.cli.command.options import shared_options
+from palyra.cli.command.output import age, one_line, print_json, print_table, say, write
+from palyra.cli.command.talk import Options, talk
+from palyra.cli.run.approval_prompt import find_terminal
+from palyra.cli.run.approve_policy import ApprovePolicy, bell_option
+from palyra.cli.run.exit import RunExit, read_code
+from palyra.cli.run.queued import describe_wait, waiting
+from palyra.cli.run.run import Manner, watch
+from palyra.cli.view.prose import lay_out
 from palyra.client import Client, RunView
 from palyra.core.journal.records import RunState
 from palyra.core.run.todos import count_todos, list_todos

@@ -11,10 +11,10 @@ from collections.abc import Iterator
 
 import click
 
-from palyra.cli.command import load_config, shared_options
-from palyra.cli.errors import CommandFailed, stop_for
-from palyra.cli.output import age, now_ms, print_json, print_table, say
-from palyra.cli.talk import Options
+from palyra.cli.command.errors import CommandFailed, stop_for
+from palyra.cli.command.options import load_config, shared_options
+from palyra.cli.command.output import age, now_ms, print_json, print_table, say
+from palyra.cli.command.talk import Options
 from palyra.config.load import Config
 from palyra.core.redaction.secret_references import is_reference, parse_reference
 from palyra.errors import InvalidParams, PalyraError

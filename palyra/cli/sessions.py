@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING, Unpack, get_args
 
 import click
 
-from palyra.cli.command import GivenPath, confirm_loss, shared_options
-from palyra.cli.conversation import Exchange, print_exchanges, read_exchanges
-from palyra.cli.errors import CommandFailed
+from palyra.cli.command.errors import CommandFailed
+from palyra.cli.command.listing import watchable
+from palyra.cli.command.names import LATEST, find_id, id_argument, is_short
+from palyra.cli.command.options import GivenPath, confirm_loss, shared_options
+from palyra.cli.command.output import age, fold, print_json, print_table, say
+from palyra.cli.command.talk import Options, talk
 from palyra.cli.export import export_session, write_new
-from palyra.cli.listing import watchable
-from palyra.cli.modes import ModeType, spell_mode
-from palyra.cli.names import LATEST, find_id, id_argument, is_short
-from palyra.cli.output import age, fold, print_json, print_table, say
-from palyra.cli.talk import Options, talk
+from palyra.cli.run.modes import ModeType, spell_mode
+from palyra.cli.view.conversation import Exchange, print_exchanges, read_exchanges
 from palyra.core.ids import is_id
 from palyra.core.journal.records import QueueMode, SessionMode, SessionRecord
 from palyra.core.text.visible import pluralize, visible

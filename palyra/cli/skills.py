@@ -13,10 +13,10 @@ import click
 import msgspec
 
 import palyra
-from palyra.cli.command import GivenPath, replace_file, shared_options
-from palyra.cli.errors import FAILED, USAGE, CommandFailed
-from palyra.cli.output import age, one_line, print_json, print_table, say
-from palyra.cli.talk import Options, talk
+from palyra.cli.command.errors import FAILED, USAGE, CommandFailed
+from palyra.cli.command.options import GivenPath, replace_file, shared_options
+from palyra.cli.command.output import age, one_line, print_json, print_table, say
+from palyra.cli.command.talk import Options, talk
 from palyra.cli.tape import read_bytes
 from palyra.client import Client, Skill
 from palyra.config.parts import find_missing

@@ -2,9 +2,9 @@
 
 import click
 
-from palyra.cli.command import shared_options
-from palyra.cli.output import print_json, say
-from palyra.cli.talk import Options, talk
+from palyra.cli.command.options import shared_options
+from palyra.cli.command.output import print_json, say
+from palyra.cli.command.talk import Options, talk
 from palyra.core.suspension import Suspension
 from palyra.core.text.visible import visible
 

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import click
 
-from palyra.cli.command import GivenPath, replace_file, shared_options
-from palyra.cli.errors import FAILED, CommandFailed
-from palyra.cli.event_text import narrate, to_json
-from palyra.cli.names import find_id, id_argument, is_short
-from palyra.cli.output import print_json, print_json_line, print_table, say, write
-from palyra.cli.talk import Options, talk
+from palyra.cli.command.errors import FAILED, CommandFailed
+from palyra.cli.command.names import find_id, id_argument, is_short
+from palyra.cli.command.options import GivenPath, replace_file, shared_options
+from palyra.cli.command.output import print_json, print_json_line, print_table, say, write
+from palyra.cli.command.talk import Options, talk
+from palyra.cli.view.event_text import narrate, to_json
 from palyra.client import Client, TapeEvent, export_run
 from palyra.core.ids import is_id
 from palyra.core.incident.incident import UNRESOLVED

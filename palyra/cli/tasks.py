@@ -9,12 +9,12 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 import click
 
-from palyra.cli.command import shared_options
-from palyra.cli.errors import CommandFailed
-from palyra.cli.listing import Span, newer, since_option, watchable
-from palyra.cli.names import id_argument
-from palyra.cli.output import age, due, fold, now_ms, one_line, print_json, print_table, say
-from palyra.cli.talk import Options, talk
+from palyra.cli.command.errors import CommandFailed
+from palyra.cli.command.listing import Span, newer, since_option, watchable
+from palyra.cli.command.names import id_argument
+from palyra.cli.command.options import shared_options
+from palyra.cli.command.output import age, due, fold, now_ms, one_line, print_json, print_table, say
+from palyra.cli.command.talk import Options, talk
 from palyra.client import Client
 from palyra.core.journal.records import MissedPolicy, OverlapPolicy, TaskKind, TaskState
 from palyra.core.task.views import ScheduleView, TaskView

@@ -4,11 +4,11 @@ from typing import get_args
 
 import click
 
-from palyra.cli.command import shared_options
-from palyra.cli.errors import CommandFailed
-from palyra.cli.names import id_argument
-from palyra.cli.output import age, now_ms, print_json, print_table, say
-from palyra.cli.talk import Options, talk
+from palyra.cli.command.errors import CommandFailed
+from palyra.cli.command.names import id_argument
+from palyra.cli.command.options import shared_options
+from palyra.cli.command.output import age, now_ms, print_json, print_table, say
+from palyra.cli.command.talk import Options, talk
 from palyra.client import Token
 from palyra.core.journal.records import Role
 

@@ -6,10 +6,10 @@ from typing import Any, get_args
 
 import click
 
-from palyra.cli.command import shared_options
-from palyra.cli.output import due, now_ms, print_json, print_table, say
-from palyra.cli.run_options import parse_amount
-from palyra.cli.talk import Options, talk
+from palyra.cli.command.options import shared_options
+from palyra.cli.command.output import due, now_ms, print_json, print_table, say
+from palyra.cli.command.talk import Options, talk
+from palyra.cli.run.options import parse_amount
 from palyra.client import Client
 from palyra.core.journal.changes import UsageBy, UsageInterval, UsageSum
 from palyra.core.journal.records import (

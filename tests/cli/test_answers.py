@@ -2,7 +2,7 @@
 
 import pytest
 
-from palyra.cli.answers import Answer, parse_answer, read_answer
+from palyra.cli.command.answers import Answer, parse_answer, read_answer
 from palyra.core.policy.questions import ASK_USER, list_fields, read_field
 from palyra.core.tape.events import ApprovalRequested
 from palyra.errors import InvalidParams

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palyra.cli.approve_policy import ApprovePolicy, ApproveType
+from palyra.cli.run.approve_policy import ApprovePolicy, ApproveType
 from tests.rows import every_row
 
 LISTED = ApprovePolicy("tools", frozenset({"write_file", "budget"}))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from palyra.cli.call_result import LiveOutput, describe_result, split_lines
+from palyra.cli.view.call_result import LiveOutput, describe_result, split_lines
 from palyra.core.tape.events import ToolCompleted
 from palyra.core.tool.spec import OutcomeStatus
 

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 
-from palyra.cli.cards import Cards
-from palyra.cli.run_printer import RunPrinter
+from palyra.cli.run.printer import RunPrinter
+from palyra.cli.view.cards import Cards
 from palyra.client import ProgressItem, TapeEvent
 from palyra.core.tape import events as ev
 from tests.rows import every_row

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 import trio
 
-from palyra.cli.chat_completion import complete_word, price_references
-from palyra.cli.chat_session import Conversation
-from palyra.cli.talk import Options
+from palyra.cli.chat.completion import complete_word, price_references
+from palyra.cli.chat.session import Conversation
+from palyra.cli.command.talk import Options
 
 
 @pytest.fixture

@@ -8,14 +8,15 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from palyra.cli import chat_desk, chat_terminal
-from palyra.cli.approve_policy import ApprovePolicy
-from palyra.cli.chat_commands import give_title, show_model
-from palyra.cli.chat_desk import WITHDRAWN_S, ChatDesk, describe_state, fit_status
-from palyra.cli.chat_session import Conversation
-from palyra.cli.chat_terminal import Question, Typed
-from palyra.cli.errors import CommandFailed
-from palyra.cli.talk import Options
+from palyra.cli.chat import desk as chat_desk
+from palyra.cli.chat import terminal as chat_terminal
+from palyra.cli.chat.commands import give_title, show_model
+from palyra.cli.chat.desk import WITHDRAWN_S, ChatDesk, describe_state, fit_status
+from palyra.cli.chat.session import Conversation
+from palyra.cli.chat.terminal import Question, Typed
+from palyra.cli.command.errors import CommandFailed
+from palyra.cli.command.talk import Options
+from palyra.cli.run.approve_policy import ApprovePolicy
 from palyra.client import TapeEvent
 from palyra.core.model.views import ModelList, ModelView
 from palyra.core.policy.questions import ASK_USER

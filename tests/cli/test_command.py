@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from palyra.cli.errors import FAILED
+from palyra.cli.command.errors import FAILED
 from tests.cli.command import palyra
 from tests.client.fake_daemon import Connection, FakeDaemon, Json, Refusal, fake_daemon
 

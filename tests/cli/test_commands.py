@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 import pytest
 
-from palyra.cli.errors import LISTS, stop_for
+from palyra.cli.command.errors import LISTS, stop_for
 from palyra.cli.main import COMMANDS, SECTIONS, cli, sections
 from palyra.core.tape.events import RunDone
 from palyra.errors import NotFound
@@ -880,7 +880,7 @@ async def test_the_daemon_starts_without_what_it_does_not_need() -> None:
     """
     program = """
 import gc, sys
-import trio, palyra.cli.main, palyra.cli.serve
+import trio, palyra.cli.main, palyra.cli.host.serve
 passes = sum(each["collections"] for each in gc.get_stats())
 def run(_, clock):
     print("few passes:", sum(each["collections"] for each in gc.get_stats()) - passes < 3)
@@ -888,7 +888,7 @@ def run(_, clock):
     print("heavy:", sorted({"rich", "pygments"} & sys.modules.keys()), gc.isenabled())
     return 0
 trio.run = run
-palyra.cli.serve.run_daemon(None, None)
+palyra.cli.host.serve.run_daemon(None, None)
 import rich.console
 print(rich.console.Console.__name__)
 """

@@ -11,8 +11,8 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from palyra.cli import doctor
-from palyra.cli.talk import Options
+from palyra.cli.command.talk import Options
+from palyra.cli.host import doctor
 from palyra.core.journal.backup import BackupMade
 from palyra.core.model.views import ModelList, ModelView
 from palyra.core.redaction.patterns import RULES
@@ -50,7 +50,7 @@ def test_old_python_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_missing_package_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     """A requirement that is not installed is named."""
     monkeypatch.setattr(
-        "palyra.cli.doctor.metadata.requires",
+        "palyra.cli.host.doctor.metadata.requires",
         lambda _: ["trio>=0.31", "no-such-thing>=1; python_version>'3'"],
     )
     found = find(Options(), "packages")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from palyra.cli.env import variables, write_fish, write_posix
+from palyra.cli.host.env import variables, write_fish, write_posix
 from palyra.net.protocol.discovery import Discovery, Endpoint, http_address, write_discovery
 from tests.cli.command import palyra, start_palyra
 from tests.client.fake_daemon import TOKEN, FakeDaemon, fake_daemon

@@ -10,10 +10,10 @@ import pytest
 from click.testing import CliRunner
 
 from palyra import errors
-from palyra.cli.command import load_config
-from palyra.cli.errors import CommandFailed, find_exit_code, stop_for, stop_for_start
+from palyra.cli.command.errors import CommandFailed, find_exit_code, stop_for, stop_for_start
+from palyra.cli.command.options import load_config
+from palyra.cli.command.talk import verdict
 from palyra.cli.main import cli
-from palyra.cli.talk import verdict
 from palyra.client.frames import ErrorBody, WireFault, to_exception
 from palyra.net.protocol.discovery import get_discovery
 from tests.rows import every_row

@@ -1,4 +1,4 @@
-"""One writer: only `palyra.cli.output` styles a text, prints it, or names a terminal escape."""
+"""One writer: only `palyra.cli.command.output` styles a text, prints it, or names a terminal escape."""
 
 import ast
 import re
@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-WRITER = "palyra/cli/output.py"
+WRITER = "palyra/cli/command/output.py"
 CLICKS = frozenset({"clear", "echo", "echo_via_pager", "progressbar", "secho", "style"})
 STREAMS = frozenset({"stdout", "stderr"})
 # Each names escapes for a reason of its own.
 NAMES_ESCAPES = {
     WRITER,
-    "palyra/cli/watch.py",  # draws only where `moves_cursor`
+    "palyra/cli/host/watch.py",  # draws only where `moves_cursor`
     "palyra/core/preview/spelling.py",  # has a name for the character
 }
 # Programs of their own, whose output is read by a program.

@@ -2,7 +2,7 @@
 
 import pytest
 
-from palyra.cli.event_text import describe_briefly, narrate
+from palyra.cli.view.event_text import describe_briefly, narrate
 from palyra.client import TapeEvent
 from palyra.core.tape import events as ev
 

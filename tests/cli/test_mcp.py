@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from palyra.cli.errors import CommandFailed
+from palyra.cli.command.errors import CommandFailed
 from palyra.cli.mcp import find_hidden_folders, find_program, without_defaults
 from palyra.config.sections import McpServerConfig
 

@@ -4,8 +4,8 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from palyra.cli import output
-from palyra.cli.model_pause import LEAST_MS, count_down
+from palyra.cli.command import output
+from palyra.cli.run.model_pause import LEAST_MS, count_down
 
 
 class Items:

@@ -4,11 +4,11 @@ from typing import Any, cast
 
 import pytest
 
-from palyra.cli.chat_commands import PERFORM
-from palyra.cli.chat_session import Conversation
-from palyra.cli.errors import CommandFailed
-from palyra.cli.modes import find_mode
-from palyra.cli.slash import COMMANDS
+from palyra.cli.chat.commands import PERFORM
+from palyra.cli.chat.session import Conversation
+from palyra.cli.chat.slash import COMMANDS
+from palyra.cli.command.errors import CommandFailed
+from palyra.cli.run.modes import find_mode
 from palyra.core.journal.records import SessionMode, SessionRecord
 
 

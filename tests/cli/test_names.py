@@ -11,11 +11,11 @@ import msgspec
 import pytest
 import trio
 
-from palyra.cli import last_listing
-from palyra.cli.errors import LISTS, CommandFailed
+from palyra.cli.command import last_listing
+from palyra.cli.command.errors import LISTS, CommandFailed
+from palyra.cli.command.names import LATEST, LISTINGS, IdType, find_id, is_short
+from palyra.cli.command.output import now_ms
 from palyra.cli.main import COMMANDS, cli
-from palyra.cli.names import LATEST, LISTINGS, IdType, find_id, is_short
-from palyra.cli.output import now_ms
 from palyra.client import Client
 from palyra.core.ids import Prefix
 from tests.cli.command import WITHIN_S, Result, environment, palyra, start_palyra

@@ -4,14 +4,15 @@ import pytest
 import trio
 import trio.testing
 
-from palyra.cli import approval_prompt, output
-from palyra.cli.answers import NOTICE_S
-from palyra.cli.approval_prompt import ApprovalPrompt
-from palyra.cli.approve_policy import ApprovePolicy
-from palyra.cli.chat_desk import ChatDesk
-from palyra.cli.chat_session import Conversation
-from palyra.cli.output import make_notice
-from palyra.cli.talk import Options
+from palyra.cli.chat.desk import ChatDesk
+from palyra.cli.chat.session import Conversation
+from palyra.cli.command import output
+from palyra.cli.command.answers import NOTICE_S
+from palyra.cli.command.output import make_notice
+from palyra.cli.command.talk import Options
+from palyra.cli.run import approval_prompt
+from palyra.cli.run.approval_prompt import ApprovalPrompt
+from palyra.cli.run.approve_policy import ApprovePolicy
 from palyra.core.text.escapes import Notice, choose_notice
 from palyra.errors import Unavailable
 from tests.cli.test_cards import item

@@ -4,7 +4,7 @@ from typing import Any
 
 import msgspec
 
-from palyra.cli.overview import ROWS, Line, Overview, fit, render
+from palyra.cli.host.overview import ROWS, Line, Overview, fit, render
 from palyra.client import RunView, TapeEvent
 from palyra.core.journal.records import ApprovalRecord, Usage
 from palyra.core.model.views import ModelView

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from palyra.cli import own_commands
-from palyra.cli.own_commands import MAX_BYTES, OwnCommand, find_commands
-from palyra.cli.slash import (
+from palyra.cli.chat import own_commands
+from palyra.cli.chat.own_commands import MAX_BYTES, OwnCommand, find_commands
+from palyra.cli.chat.slash import (
     COMMANDS,
     Message,
     Mistake,

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from palyra.cli.errors import CommandFailed
-from palyra.cli.own_shell import KEPT_BYTES, SHOWN_LINES, run_own
+from palyra.cli.chat.own_shell import KEPT_BYTES, SHOWN_LINES, run_own
+from palyra.cli.command.errors import CommandFailed
 from palyra.core.text.references import parse_references
 
 pytestmark = [pytest.mark.real, pytest.mark.usefixtures("plain_shell")]
@@ -102,7 +102,7 @@ async def test_a_command_of_another_user_does_not_end_the_conversation(
         tried.append(number)
         raise PermissionError
 
-    monkeypatch.setattr("palyra.cli.own_shell.os.killpg", refuse)
+    monkeypatch.setattr("palyra.cli.chat.own_shell.os.killpg", refuse)
     with trio.fail_after(WITHIN_S), trio.CancelScope() as scope:
         await run_own("echo; exec sleep 1000", tmp_path, lambda _line: scope.cancel("seen"))
     assert [signal.SIGTERM, signal.SIGKILL] == tried

@@ -4,9 +4,10 @@ import re
 
 import pytest
 
-from palyra.cli import output, prose
-from palyra.cli.output import fit_cells, fold, safe, wrap_words
-from palyra.cli.prose import MARK, Prose, lay_out, render_markdown, split_blocks
+from palyra.cli.command import output
+from palyra.cli.command.output import fit_cells, fold, safe, wrap_words
+from palyra.cli.view import prose
+from palyra.cli.view.prose import MARK, Prose, lay_out, render_markdown, split_blocks
 
 TEXT = """# Title
 

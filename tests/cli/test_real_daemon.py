@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from palyra.cli import demo
+from palyra.cli.host import demo
 from palyra.client import (
     CaughtUp,
     Client,

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import trio
 
-from palyra.cli import doctor
-from palyra.cli.talk import Options
+from palyra.cli.command.talk import Options
+from palyra.cli.host import doctor
 from palyra.secrets.resolver import Resolver
 from tests.cli.command import palyra, start_palyra
 

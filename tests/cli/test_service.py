@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from palyra.cli.service import (
+from palyra.cli.host.service import (
     READ,
     SEARCH,
     WRITE,

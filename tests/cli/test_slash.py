@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from palyra.cli.slash import (
+from palyra.cli.chat.slash import (
     COMMANDS,
     Message,
     Mistake,

@@ -12,7 +12,7 @@ from tests.e2e.daemon_process import PALYRA, running
 pytestmark = pytest.mark.real
 
 USE = "import sys; kept = open({path!r}, 'w'); print('said', sys.stdout.isatty()); kept.close()"
-OPEN = "from palyra.cli.streams import open_closed_streams; open_closed_streams(); "
+OPEN = "from palyra.cli.command.streams import open_closed_streams; open_closed_streams(); "
 
 
 def run(script: str, closed: str) -> int:

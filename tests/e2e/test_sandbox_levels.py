@@ -13,7 +13,7 @@ import httpx
 import pytest
 import trio
 
-from palyra.cli import doctor
+from palyra.cli.host import doctor
 from palyra.client import Client
 from palyra.core.tape import events as ev
 from palyra.net.protocol.results import Status

@@ -27,8 +27,8 @@ from typing import Any, NamedTuple
 import apsw
 import trio
 
-from palyra.cli import doctor
-from palyra.cli.talk import Options
+from palyra.cli.command.talk import Options
+from palyra.cli.host import doctor
 from palyra.client import Client
 from palyra.errors import NotFound, PalyraError, Unauthenticated
 from palyra.secrets.vault import Vault

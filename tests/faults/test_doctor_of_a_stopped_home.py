@@ -13,8 +13,8 @@ import msgspec
 import pytest
 import trio
 
-from palyra.cli import doctor
-from palyra.cli.talk import Options
+from palyra.cli.command.talk import Options
+from palyra.cli.host import doctor
 from palyra.secrets.vault import Vault
 from tests.cli.command import palyra
 from tests.e2e.daemon_process import DaemonProcess

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from palyra.cli.answers import Answer, PromptReader, describe_choices, read_answer
+from palyra.cli.command.answers import Answer, PromptReader, describe_choices, read_answer
 from palyra.core.policy.modes import PROPOSE_PLAN
 from palyra.core.policy.questions import ASK_USER, check_words
 from palyra.core.tape.events import ApprovalRequested

@@ -1,0 +1,1 @@
+"""`palyra chat`: the conversation, its commands, the terminal."""

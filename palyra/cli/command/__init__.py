@@ -1,0 +1,1 @@
+"""Equipment of all commands: options, output, errors, names, the connection to the daemon."""

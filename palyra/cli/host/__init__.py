@@ -1,0 +1,1 @@
+"""Commands about the daemon of this machine: start, service, doctor, demo, watch."""

@@ -1,0 +1,1 @@
+"""`palyra run` and what `chat` shares with it: questions, options, printing."""

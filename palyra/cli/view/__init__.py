@@ -1,0 +1,1 @@
+"""Runs and conversations as text: events, cards, prose."""
