@@ -207,12 +207,12 @@ class Learning:
         hashes = tuple({hash_text(found.text) for found in keys.values()})
         items = await self._journal.read(lambda s: s.find_by_text(texts.principal, hashes))
         stored = {item.text_hash for item in items}
+        secret = await self._run_blocking(_find_secret, keys, self._redactor)
         records: list[CandidateRecord] = []
         for key, found in keys.items():
             evidence = Evidence(run_id=run_id, seq=found.seq, quote=found.quote)
-            secret = self._redactor.redact_text(f"{found.text}\n{found.quote}")[1]
             reason, record = "", None
-            if secret:
+            if key in secret:
                 reason = "secret"
             elif key in by_key:
                 record = self._again(by_key[key], evidence, found, texts)
@@ -727,6 +727,15 @@ def _join(
 
 
 _MOST_SUGGESTED = 40
+
+
+def _find_secret(keys: Mapping[str, Found], redactor: Redactor) -> set[str]:
+    """Return the keys of the statements that hold a secret.  Blocks."""
+    return {
+        key
+        for key, found in keys.items()
+        if redactor.redact_text(f"{found.text}\n{found.quote}")[1]
+    }
 
 
 def _refuse(reading: Reading, reason: str) -> Reading:

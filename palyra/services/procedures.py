@@ -1,13 +1,14 @@
 """Procedures: find them in runs that ended, and keep the tools of those that a person accepted.
 
-Owns: the accepted procedures of all principals, as the journal has them; a restart reads them again.
+Owns: the accepted procedures of all principals, as the journal has them, and the calls of the last
+runs that were read; a restart reads them again.
 Talks to: the journal; `show`, which makes tools of them.
 Never: offers a procedure that the tapes do not prove.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 import structlog
@@ -27,6 +28,7 @@ from palyra.core.learning.candidates import LearningRules, is_reviewable, show_s
 from palyra.core.learning.procedures import (
     MIN_RUNS,
     MIN_STEPS,
+    READ_KINDS,
     RecordedRun,
     add_steps,
     check_name,
@@ -42,7 +44,7 @@ from palyra.core.learning.procedures import (
     suggest_name,
 )
 from palyra.core.ports import Journal, JournalStore, NowMs, RunBlocking
-from palyra.core.tape.events import decode_event
+from palyra.core.tape.events import ToolProposed, decode_event
 from palyra.core.tape.taint import read_taint
 from palyra.core.task.run_end import read_end
 from palyra.core.trust.labels import Trust
@@ -52,12 +54,20 @@ from palyra.services.run_loader import read_rows
 log = structlog.get_logger("palyra.learning")
 MAX_ACCEPTED = 64  # of a principal: each is part of every prompt
 MAX_READ = 24  # earlier runs of the principal, the newest
+MAX_KEPT, MAX_KEPT_BYTES = 256, 32_768  # runs whose calls are kept, and arguments of one of them
 PAGE_ROWS = 1_000
 MAX_ROWS = 5_000  # of one run
 WAITING: tuple[CandidateState, ...] = ("proposed", "suppressed")
 LIVE = (*WAITING, "applied")
 
 Shown = Sequence[tuple[str, Procedure]]  # principal and procedure
+
+
+class ReadRun(NamedTuple):
+    """The calls of an ended run, which never change."""
+
+    calls: RecordedRun | None  # None: other people wrote its session
+    size_bytes: int = 0  # of the arguments
 
 
 class Procedures:
@@ -71,6 +81,7 @@ class Procedures:
         self._now_ms = now_ms
         self._new_id = new_id
         self.show: Callable[[Shown], None] = lambda _shown: None  # set by the wiring
+        self._kept: dict[str, ReadRun] = {}  # by run, the last read at the end
 
     # --- the accepted ones
 
@@ -86,7 +97,8 @@ class Procedures:
         )
 
     async def reload(self) -> None:
-        """Read the accepted procedures again, after a change or a purge."""
+        """Read the accepted procedures again, after a change or a purge; forget what was read."""
+        self._kept.clear()
         self.put(await self._journal.read(self.query))
 
     async def note_use(
@@ -212,7 +224,9 @@ class Procedures:
 
         Raises Purged if the run's tape is.
         """
-        runs = await self._journal.read(partial(_read_runs, run=run))
+        read = await self._journal.read(partial(_read_runs, run=run, kept=dict(self._kept)))
+        self._keep(read)
+        runs = [each.calls for each in read.values() if each.calls is not None]
         if len(runs) == 1:
             return []
         found = await self._run_blocking(find_procedure, runs[0], runs[1:])
@@ -237,6 +251,15 @@ class Procedures:
             seen = show_steps(waiting, named, now_ms=self._now_ms(), **_fields(found, rules))
             return [seen]
         return [await self._make(run, found, trust=trust, rules=rules)]
+
+    def _keep(self, read: Mapping[str, ReadRun]) -> None:
+        """Keep the calls for the next run of the principal, in place of those that were read longest ago."""
+        for run_id, each in read.items():
+            self._kept.pop(run_id, None)
+            if each.size_bytes <= MAX_KEPT_BYTES:
+                self._kept[run_id] = each
+        for run_id in list(self._kept)[: max(0, len(self._kept) - MAX_KEPT)]:
+            del self._kept[run_id]
 
     async def _make(
         self, run: RunRecord, found: Procedure, *, trust: Trust, rules: LearningRules
@@ -295,42 +318,54 @@ def _first_calls(proof: ProcedureProof) -> dict[str, int]:
     return first
 
 
-def _read_runs(store: JournalStore, *, run: RunRecord) -> list[RecordedRun]:
+def _read_runs(
+    store: JournalStore, *, run: RunRecord, kept: Mapping[str, ReadRun]
+) -> dict[str, ReadRun]:
     """Return the calls of the run and of earlier ones of its principal, the newest first.  Blocks.
 
     Only the run itself if it has too few calls.  Raises Purged for the run; a purged or unreadable
     one of the others is left out.
     """
-    found = [_read_run(store, run.run_id)]
-    if sum(call.outcome == "succeeded" for call in found[0].calls) < MIN_STEPS:
+    own = _read_run(store, run.run_id)
+    found = {run.run_id: own}
+    if (
+        own.calls is None
+        or sum(each.outcome == "succeeded" for each in own.calls.calls) < MIN_STEPS
+    ):
         return found
     wanted = RunFilter(principal=run.principal, states=("done",), before=run.run_id, limit=MAX_READ)
     for other in store.list_runs(wanted):
-        if other.parent_run_id is not None or other.tool_calls < MIN_STEPS:
-            continue
-        session = store.find_session(other.session_id)
-        if session is not None and session.channel is not None:  # its senders are other people
+        is_left_out = other.parent_run_id is not None or other.tool_calls < MIN_STEPS
+        if is_left_out or other.purged_ms is not None:
             continue
         try:
-            found.append(_read_run(store, other.run_id))
+            found[other.run_id] = kept.get(other.run_id) or _read_other(store, other)
         except Unreadable:
             continue
     return found
 
 
-def _read_run(store: JournalStore, run_id: str) -> RecordedRun:
+def _read_other(store: JournalStore, run: RunRecord) -> ReadRun:
+    session = store.find_session(run.session_id)
+    is_of_others = session is not None and session.channel is not None  # its senders
+    return ReadRun(None) if is_of_others else _read_run(store, run.run_id)
+
+
+def _read_run(store: JournalStore, run_id: str) -> ReadRun:
     """Return the calls of a run, with the steps of the procedures that failed in it."""
-    run = _read_calls(store, run_id)
-    made = {each: _read_calls(store, each) for each in run.failed_procedures}
-    return add_steps(run, made)
+    run, size_bytes = _read_calls(store, run_id)
+    made = {each: _read_calls(store, each)[0] for each in run.failed_procedures}
+    return ReadRun(add_steps(run, made), size_bytes)
 
 
-def _read_calls(store: JournalStore, run_id: str) -> RecordedRun:
+def _read_calls(store: JournalStore, run_id: str) -> tuple[RecordedRun, int]:
+    """Return the calls, and the size of their proposals in bytes."""
     rows: list[TapeRow] = []
     after_seq: int | None = -1
     while after_seq is not None and len(rows) < MAX_ROWS:
         page = store.read_tape(run_id, after_seq=after_seq, limit=PAGE_ROWS)
         rows += page.rows
         after_seq = page.next_after_seq
-    events = ((row.seq, decode_event(row.kind, row.data)) for row in rows)
-    return read_calls(run_id, events, is_tainted=bool(read_taint(rows)))
+    events = ((row.seq, decode_event(row.kind, row.data)) for row in rows if row.kind in READ_KINDS)
+    size_bytes = sum(len(row.data) for row in rows if row.kind == ToolProposed.KIND)
+    return read_calls(run_id, events, is_tainted=bool(read_taint(rows))), size_bytes

@@ -289,3 +289,29 @@ async def test_a_forgotten_item_takes_its_candidate_along(kit: LearningKit) -> N
     assert [] == await kit.candidates()
     assert not (await learning.reflect(run_id)).is_new
     assert [] == await kit.candidates()
+
+
+async def test_secrets_are_looked_for_in_a_thread(
+    kit: LearningKit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run of many statements takes no time of the event loop for them."""
+    learning, inside = kit.learning(), list[bool]()
+    redact, blocking = learning._redactor.redact_text, learning._run_blocking
+    is_inside = False
+
+    async def run_blocking(fn: Any, /, *args: Any) -> Any:
+        nonlocal is_inside
+        is_inside = True
+        try:
+            return await blocking(fn, *args)
+        finally:
+            is_inside = False
+
+    def note(text: str) -> tuple[str, bool]:
+        inside.append(is_inside)
+        return redact(text)
+
+    monkeypatch.setattr(learning, "_run_blocking", run_blocking)
+    monkeypatch.setattr(learning._redactor, "redact_text", note)
+    await learning.reflect(kit.say(PORT, TABS))
+    assert [True, True] == inside

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from palyra.core.journal.changes import Change
 from palyra.core.journal.records import CandidateRecord
 from palyra.core.tape.events import (
     Budget,
@@ -20,6 +21,7 @@ from palyra.services import procedures as procedures_module
 from palyra.services.procedures import Shown
 from tests.services.learning_kit import LearningKit
 from tests.services.memory_kit import ANN, BOB
+from tests.store.kit import run
 
 pytestmark = pytest.mark.real
 Step = tuple[str, dict[str, Any]]
@@ -133,6 +135,39 @@ async def test_a_run_with_a_denied_call_proves_nothing(kit: ProcedureKit) -> Non
     events = [event for n, step in enumerate(release("2")) for event in step_events(n, step)]
     denied = step_events(9, ("erase", {}), "denied")
     assert [] == await kit.reflect_on([*events, *denied], tool_calls=3)
+
+
+async def test_earlier_runs_are_read_once(
+    kit: ProcedureKit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many runs there were, a reflection reads its own tape alone."""
+    for number in range(6):
+        await kit.perform(release(str(number)))
+    read, read_tape = list[str](), kit.store.read_tape
+
+    def note(run_id: str, **fields: Any) -> Any:
+        read.append(run_id)
+        return read_tape(run_id, **fields)
+
+    monkeypatch.setattr(kit.store, "read_tape", note)
+    (found,) = await kit.perform(release("again"))
+    assert {"run_7"} == set(read)
+    assert 7 == len(found.evidence)
+
+
+@pytest.mark.parametrize("size_bytes", [1, 40_000])
+async def test_a_purged_run_proves_nothing(kit: ProcedureKit, size_bytes: int) -> None:
+    """A run that was read before its purge is no proof after it, and nothing of it is kept."""
+    steps = [*release("1"), ("note", {"text": "x" * size_bytes})]
+    await kit.perform(steps)
+    gone = run(
+        "run_1", state="done", principal="ann", session_id="ses_a", tool_calls=3, purged_ms=1
+    )
+    assert [None] == kit.store.commit([Change(records=(gone,))])
+    assert [] == await kit.perform(steps)
+    await kit.procedures.reload()
+    assert {} == kit.procedures._kept
+    assert 1 == len(await kit.perform(steps))  # the control: run 2 proves it
 
 
 async def test_an_accepted_one_is_a_tool_and_is_not_proposed_again(kit: ProcedureKit) -> None:

@@ -19,7 +19,7 @@ ends the run.
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 import msgspec
@@ -55,6 +55,9 @@ _REDACTED = re.compile(rb"\[redacted:[a-z][a-z0-9_]*\]")
 _SHOWN_CHARS = 60
 _PLAN = "Palyra procedure plan 1\n"
 
+READ_KINDS = frozenset({  # of `read_calls`
+    ev.ToolProposed.KIND, ev.DelegationStarted.KIND, ev.ToolDecided.KIND, ev.ToolCompleted.KIND,
+})  # fmt: skip
 Outcome = Literal["succeeded", "failed", "denied"]
 Shape = tuple[tuple[str, tuple[str, ...]], ...]  # tools and names of arguments
 
@@ -174,7 +177,8 @@ def find_procedure(latest: RecordedRun, earlier: Sequence[RecordedRun]) -> Proce
     blocks = _blocks(latest)
     if not blocks:
         return None
-    others = {run.run_id: _blocks(run) for run in earlier if run.run_id != latest.run_id}
+    begun = {shape[:size] for shape in blocks for size in range(1, len(shape) + 1)}
+    others = {run.run_id: _blocks(run, begun) for run in earlier if run.run_id != latest.run_id}
     for shape in sorted(blocks, key=len, reverse=True):
         shown = [(latest.run_id, blocks[shape])]
         shown += [(run_id, known[shape]) for run_id, known in others.items() if shape in known]
@@ -253,8 +257,13 @@ def fits(procedure: Procedure, calls: Sequence[RecordedCall]) -> bool:
     return True
 
 
-def _blocks(run: RecordedRun) -> dict[Shape, tuple[RecordedCall, ...]]:
-    """Return the first block of usable calls for each shape, in the order of the run."""
+def _blocks(
+    run: RecordedRun, begun: Container[Shape] | None = None
+) -> dict[Shape, tuple[RecordedCall, ...]]:
+    """Return the first block of usable calls for each shape, in the order of the run.
+
+    `begun` has the shapes that are wanted and their beginnings; None: all are wanted.
+    """
     if run.is_tainted or any(call.outcome == "denied" for call in run.calls):
         return {}
     calls = tuple(
@@ -269,6 +278,8 @@ def _blocks(run: RecordedRun) -> dict[Shape, tuple[RecordedCall, ...]]:
             if not _is_usable(call):
                 break
             shape = (*shape, (call.tool, tuple(sorted(call.arguments))))
+            if begun is not None and shape not in begun:
+                break
             block = calls[first : last + 1]
             if len(shape) >= MIN_STEPS and any(each.place.run_id == run.run_id for each in block):
                 found.setdefault(shape, block)
