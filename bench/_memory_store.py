@@ -12,6 +12,7 @@ from palyra.core.memory.vectors import StoredVector
 from palyra.store.files.disk import REAL_DISK
 from palyra.store.sqlite import memories
 from palyra.store.sqlite.connection import open_writer, transaction
+from palyra.store.sqlite.decoding import DamageNotes
 from palyra.store.sqlite.memory_search import MemorySearchQueries, append_vectors
 from palyra.store.sqlite.schema import migrate
 
@@ -21,6 +22,8 @@ PRINCIPAL = "operator"
 
 class MemoryFile(MemorySearchQueries):
     """Items in one file, read and written by one connection."""
+
+    damaged = DamageNotes()
 
     def __init__(self, path: Path) -> None:
         self.connection = open_writer(path, REAL_DISK, "full")

@@ -6,6 +6,7 @@ Prints one JSON line.
 (LoCoMo's form: `--corpus DIR`, or `locomo` in PALYRA_CORPORA; one memory a conversation), and
 `pack`: the share of the evidence that a pack of 1 500 tokens holds.
 `agent_tapes`: the same on generated tapes of agent work (`_agent_tapes.py`).
+`partial`: recall@10 and pack by the share of the items that have vectors (with `--only partial`).
 `speed`: search (wall clock, and time of its thread: on a busy machine they differ), build, add and
 size at 1 000, 10 000 and 100 000 synthetic items.
 
@@ -54,6 +55,7 @@ from palyra.store.vectors.index import MemoryIndex
 CORPUS = Path(os.environ.get("PALYRA_CORPORA", "corpora")) / "locomo"
 CUTS = (5, 10, 20)
 MAX_RANK = 200
+SHARES = (0.0, 0.1, 0.5, 0.9, 1.0)  # of items with vectors
 SIZES = (1_000, 10_000, 100_000)
 QUERIES = 200  # per size
 VOCABULARY = 30_000
@@ -140,15 +142,24 @@ class Way(Protocol):
 class Ours:
     """The memory index with or without an embedder."""
 
-    def __init__(self, name: str, embedder: Embedder | None) -> None:
+    def __init__(
+        self, name: str, embedder: Embedder | None, share: float = 1.0, order: str = "random"
+    ) -> None:
+        """`share` of the items has vectors: a random one, or the newest or oldest by `order`."""
         self.name = name
         self._embedder = embedder
+        self._share, self._order = share, order
 
     def over(self, memory: LabelledMemory, store: MemoryFile, folder: Path) -> Ranker:
         embedder = self._embedder
         if embedder is not None:
             vectors = embedder.embed([item.text for item in memory.items])
-            store.append_vectors(embedder.name, list(enumerate(vectors, 1)))
+            stored = list(enumerate(vectors, 1))
+            if self._order == "random":
+                random.Random(1).shuffle(stored)
+            if self._order == "newest":
+                stored.reverse()
+            store.append_vectors(embedder.name, stored[: round(self._share * len(stored))])
         index = open_index(store, folder / f"{self.name}.vectors", embedder)
         wanted = MemoryFilter(principal=PRINCIPAL, now_ms=0)
         today = day_of(max(item.at_ms for item in memory.items))
@@ -174,6 +185,18 @@ def open_index(store: MemoryFile, path: Path, embedder: Embedder | None) -> Memo
         index.adopt(job.run())
         assert index.degraded is None
     return index
+
+
+def measure_partial(
+    embedder: Embedder, memories: Sequence[LabelledMemory], shares: Iterable[float]
+) -> dict[str, dict[str, float]]:
+    """Return recall@10 and the pack while vectors are being made, by order and share of items."""
+    found = {}
+    for order in ("random", "newest", "oldest"):
+        for share in shares:
+            whole = measure_recall(Ours("partial", embedder, share, order), memories)
+            found[f"{order} {share}"] = {name: whole[name] for name in ("recall@10", "pack")}
+    return found
 
 
 class RawFts5:
@@ -482,7 +505,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--corpus", type=Path, default=CORPUS)
     parser.add_argument("--minilm", type=Path, default=os.environ.get("PALYRA_MINILM"))
-    parser.add_argument("--only", choices=("conversations", "agent_tapes", "speed"))
+    parser.add_argument("--only", choices=("conversations", "agent_tapes", "partial", "speed"))
     parser.add_argument("--sizes", type=int, nargs="*", default=SIZES)
     parser.add_argument("--seed", type=int, default=7)
     options = parser.parse_args()
@@ -499,6 +522,9 @@ def main() -> None:
             print(f"no corpus in {options.corpus}: recall is not measured", file=sys.stderr)
         if conversations and options.only in {None, "conversations"}:
             result["conversations"] = {way.name: measure_recall(way, conversations) for way in ways}
+        if options.only == "partial":
+            embedder = minilm or Remembering(HashedEmbedder())
+            result["partial"] = measure_partial(embedder, conversations, SHARES)
         if options.only in {None, "agent_tapes"}:
             tapes = [read_tapes(options.seed)]
             result["agent_tapes"] = {way.name: measure_recall(way, tapes) for way in ways}

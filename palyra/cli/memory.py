@@ -449,7 +449,8 @@ def used(options: Options, run_id: str) -> None:
 
 @memory.command()
 @id_argument("memory_id", latest=False)
-@click.option("--text", help="The new text; @FILE reads it from a file.")
+@click.argument("new_text", metavar="[TEXT]", required=False)
+@click.option("--text", help="The new text, as an option.")
 @click.option("--kind", type=click.Choice(get_args(MemoryKind)), help="New kind.")
 @_TAGS
 @click.option("--author", help='Whose statement it is; "" for none.')
@@ -458,11 +459,22 @@ def used(options: Options, run_id: str) -> None:
 )
 @click.option("--ttl-ms", type=click.IntRange(0), help="Delete it after this time; 0: never.")
 @shared_options
-def edit(options: Options, memory_id: str, text: str | None, **given: Any) -> None:  # noqa: ANN401 - click's own values
-    """Change an item; `palyra memory undo` takes it back."""
+def edit(
+    options: Options,
+    memory_id: str,
+    new_text: str | None,
+    text: str | None,
+    **given: Any,  # noqa: ANN401 - click's own values
+) -> None:
+    """Change an item, such as its TEXT (@FILE reads it from a file).
+
+    `palyra memory undo` takes it back.
+    """
+    if text is not None and new_text is not None:
+        raise click.UsageError("the new text is given twice: as an argument or as --text")
     fields = {name: value for name, value in given.items() if value is not None and value != ()}
-    if text is not None:
-        fields["text"] = read_text(text)
+    if (wanted := text if new_text is None else new_text) is not None:
+        fields["text"] = read_text(wanted)
     done = talk(options, lambda client: client.edit_memory(memory_id, **fields))
     _print_change(options, done)
 

@@ -34,7 +34,7 @@ from palyra.core.journal.changes import (
     OpenReport,
     PairingFilter,
     RunFilter,
-    SaidText,
+    SaidTexts,
     ScoredMemory,
     TapePage,
     TaskFilter,
@@ -558,6 +558,7 @@ class MemoryEmbedder(Protocol):
     name: str
     dimensions: int | None  # None: those of its vectors
     is_semantic: bool
+    is_local: bool  # no text leaves the machine, and no call has a price
     batch: int  # texts of one call
 
     async def embed_items(self, principal: str, texts: Sequence[str]) -> list[StoredVector]:
@@ -689,10 +690,7 @@ class McpDirectory(Protocol):
 
 
 class MemoryIndexing(Protocol):
-    """The index of memory, without the embedder.  Blocks.
-
-    All methods but `list_unembedded` are called by one thread at a time.
-    """
+    """The index of memory, without the embedder.  Blocks; called by one thread at a time."""
 
     @property
     def degraded(self) -> str:
@@ -726,7 +724,7 @@ class MemoryIndexing(Protocol):
     def list_unembedded(
         self, limit: int, *, without: Collection[str] = (), but: Collection[int] = ()
     ) -> list[UnembeddedItem]:
-        """Return the newest items of one principal without a vector, in any thread.
+        """Return the newest items of one principal without a vector.
 
         Leaves out the principals `without` and the rows `but`.  Raises Unavailable.
         """
@@ -765,7 +763,7 @@ class MemoryFinder(Protocol):
 
     async def search_said(
         self, place: MemoryPlace, query: str, *, run_id: str, limit: int
-    ) -> list[SaidText]:
+    ) -> SaidTexts:
         """Return texts of earlier conversations that the place sees, except of that run."""
 
 

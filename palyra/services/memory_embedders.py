@@ -25,6 +25,8 @@ REFUSED = frozenset({"invalid_request", "context_overflow", "content_policy"})  
 class LocalEmbedder:
     """`core.ports.MemoryEmbedder` on this machine, without cost."""
 
+    is_local = True
+
     def __init__(self, embedder: Embedder, run_blocking: RunBlocking, *, failure: str = "") -> None:
         """`failure` is a known reason why it will fail; "" for none."""
         self.failure = failure  # of the last call
@@ -54,7 +56,7 @@ class LocalEmbedder:
 class ProviderEmbedder:
     """`core.ports.MemoryEmbedder` of a provider's model; the size of its vectors is theirs."""
 
-    is_semantic = True
+    is_semantic, is_local = True, False
     batch = PROVIDER_BATCH
     dimensions: int | None = None
 

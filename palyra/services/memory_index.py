@@ -251,8 +251,8 @@ class SharedMemoryIndex:
     async def _list_unembedded(self, spent: set[str]) -> list[UnembeddedItem]:
         limit = 1 if self._is_refused else self._embedder.batch
         refused = self._refused_rows
-        return await self._journal.read(
-            lambda _store: self._get().list_unembedded(limit, without=spent, but=refused)
+        return await self._in_turn(
+            lambda index: index.list_unembedded(limit, without=spent, but=refused)
         )
 
     def _note_refused(self, items: Sequence[UnembeddedItem]) -> bool:

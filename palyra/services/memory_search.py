@@ -20,7 +20,7 @@ import msgspec
 
 from palyra.core.access import Caller
 from palyra.core.ids import NewId
-from palyra.core.journal.changes import Change, MemoryFilter, MemoryPlace, SaidText
+from palyra.core.journal.changes import Change, MemoryFilter, MemoryPlace, SaidTexts
 from palyra.core.journal.records import MemoryRecord, MemoryUse, MemoryUseRecord
 from palyra.core.memory.dates import day_of
 from palyra.core.memory.duplicates import read_tokens
@@ -150,7 +150,7 @@ class MemorySearch:
 
     async def search_said(
         self, place: MemoryPlace, query: str, *, run_id: str, limit: int
-    ) -> list[SaidText]:
+    ) -> SaidTexts:
         """See `core.ports.MemoryFinder`.  A conversation is seen from the same channel only.
 
         Of the asking run it finds what a summary replaces; the rest is in the prompt.
@@ -172,7 +172,7 @@ class MemorySearch:
             limit=limit + MAX_OWN_TURNS,
         )
         if place.only_session and session_id is None:
-            return []
+            return SaidTexts([], "")
         found = await self._conversations.find(query, wanted)
         said = [as_said(hit.item, query) for hit in found.hits]
         if place.channel is not None:  # its senders are other people
@@ -182,7 +182,8 @@ class MemorySearch:
         mark = -1
         if any(each.run_id == run_id for each in said):
             mark = await self._journal.read(partial(_find_compacted, run_id=run_id))
-        return [each for each in said if each.run_id != run_id or each.seq < mark][:limit]
+        texts = [each for each in said if each.run_id != run_id or each.seq < mark]
+        return SaidTexts(texts[:limit], found.degraded)
 
     async def recall(
         self, question: str, place: MemoryPlace, *, limit: int | None = None

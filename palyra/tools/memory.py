@@ -235,9 +235,11 @@ class _Calls:
             )
         except PalyraError as error:
             raise ToolFailure(error.message) from error
-        lines = [_render_said(said) for said in found]
-        trust = lowest(("mixed", *(said.trust for said in found)))
-        return ToolOutput(text="\n".join(lines or ["nothing found"]), trust=trust)
+        lines = [_render_said(said) for said in found.texts] or ["nothing found"]
+        if found.degraded:
+            lines.append(f"[degraded: {found.degraded}]")
+        trust = lowest(("mixed", *(said.trust for said in found.texts)))
+        return ToolOutput(text="\n".join(lines), trust=trust)
 
 
 def _place(call: ToolCall) -> MemoryPlace:

@@ -9,9 +9,11 @@ import pytest
 from palyra.core.journal.changes import Change, MemoryFilter, MemoryPlace, SaidText
 from palyra.core.model.summary import Covered, Summary, SummaryLedger
 from palyra.core.tape.events import CompactionApplied, encode_event
+from palyra.models.memory_embedders import HashedEmbedder
+from palyra.services.memory_embedders import LocalEmbedder
 from palyra.services.memory_index import STEPS_BEFORE_SEARCH
 from palyra.store.sqlite.turns import STEP_TURNS, delete_turns
-from tests.services.memory_kit import OP, MemoryKit, place
+from tests.services.memory_kit import OP, MemoryKit, place, run_inline
 from tests.store.kit import row, run, session
 
 pytestmark = pytest.mark.real
@@ -54,7 +56,9 @@ class Kit(MemoryKit):
     async def said(
         self, query: str, where: MemoryPlace | None = None, *, run_id: str = "", limit: int = 8
     ) -> list[SaidText]:
-        return await self.search.search_said(where or place(), query, run_id=run_id, limit=limit)
+        place_of_run = where or place()
+        found = await self.search.search_said(place_of_run, query, run_id=run_id, limit=limit)
+        return found.texts
 
     async def texts(self, query: str, where: MemoryPlace | None = None, **more: Any) -> list[str]:  # type: ignore[override]  # of conversations
         return [said.text for said in await self.said(query, where, **more)]
@@ -328,8 +332,25 @@ async def test_everything_between_message_and_answer_is_found(kit: Kit) -> None:
     assert (True, False) == (found[5].is_user, found[5].is_output)
     assert (False, False, "mixed") == (found[2].is_user, found[2].is_output, found[2].trust)
     await kit.upkeep()
-    assert (5, 4) == (kit.count("turns"), kit.count("turn_vectors")), "outputs have no vectors"
+    assert (5, 5) == (kit.count("turns"), kit.count("turn_vectors"))
     assert set(found) == {each.seq for each in await kit.said("walrus")}
+
+
+async def test_outputs_of_tools_go_to_no_provider_and_are_found(kit: Kit) -> None:
+    """They have no vector then, which is missing by choice: neither degraded nor the last of all."""
+    provider = LocalEmbedder(HashedEmbedder(), run_inline)
+    provider.is_local = False
+    kit.embedder = provider
+    run_id = kit.say("Which walrus?", "That walrus.")
+    put(kit, run_id, *STEPS)
+    await kit.said("walrus")
+    assert await kit.conversations.upkeep()  # builds an index without vectors
+    found = await kit.search.search_said(place(), "walrus page", run_id="", limit=8)
+    assert "0 of 4 embedded" == found.degraded
+    await kit.upkeep()
+    assert (5, 4) == (kit.count("turns"), kit.count("turn_vectors"))
+    found = await kit.search.search_said(place(), "walrus page", run_id="", limit=8)
+    assert ("walrus page", "") == (found.texts[0].text, found.degraded)
 
 
 async def test_a_run_finds_what_a_summary_replaces(kit: Kit) -> None:

@@ -217,6 +217,13 @@ class SaidText(NamedTuple):
     trust: Trust = "mixed"
 
 
+class SaidTexts(NamedTuple):
+    """Texts of earlier conversations that match a search, best first."""
+
+    texts: list[SaidText]
+    degraded: str  # why a part of the search was left out; "" if none was
+
+
 class UsageFilter(msgspec.Struct, frozen=True, kw_only=True):
     """Filter of the ledger; None and 0 mean all."""
 

@@ -34,7 +34,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from heapq import nlargest
 from operator import itemgetter
-from statistics import fmean
+from statistics import fmean, linear_regression
 
 import msgspec
 
@@ -121,7 +121,7 @@ def rank(
 ) -> list[Hit]:
     """Return the candidates, best first, equal scores newest first; none of a foreign question."""
     author = question.authors[0] if len(question.authors) == 1 else None
-    related = list(candidates)
+    related = _with_estimates(list(candidates))
     if not any(_is_related(each, vectors) for each in related):
         return []
     scored = [_score(each, author, vectors) for each in related]
@@ -135,6 +135,31 @@ def rank(
         return [hit for each, hit in hits if _has_common(each)]
     head = [found for found in hits[:HEAD] if _has_common(found[0])]
     return [hit for _, hit in (*head, *_in_context(hits, author))]
+
+
+def _with_estimates(candidates: list[Candidate]) -> list[Candidate]:
+    """Return the candidates with an estimate for a cosine that only some of them lack.
+
+    As 0 it would be the worst of all: an item without a vector would lose to any that has one.  The
+    estimate is the line through the cosines of the others over their lexical scores, within their range.
+    """
+    known = [each for each in candidates if each.cosine is not None]
+    if not known or len(known) == len(candidates):
+        return candidates
+    cosines = [each.cosine for each in known if each.cosine is not None]
+    words = [each.lexical for each in known]
+    slope, at_0 = 0.0, fmean(cosines)
+    if len({*words}) > 1:
+        slope, at_0 = linear_regression(words, cosines)
+    least, most = min(cosines), max(cosines)
+    return [
+        each
+        if each.cosine is not None
+        else msgspec.structs.replace(
+            each, cosine=min(max(at_0 + slope * each.lexical, least), most)
+        )
+        for each in candidates
+    ]
 
 
 def _in_context(hits: Sequence[_Ranked], author: str | None) -> list[_Ranked]:

@@ -9,7 +9,7 @@ search (see `queries`): 70 ns a row against 500.
 
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from itertools import starmap
 from typing import Any, NamedTuple, TypeVar, cast
@@ -97,7 +97,7 @@ class IndexedTables(NamedTuple):
     vectors: str
     text: str  # index
     facts: str  # expression of `MemoryFacts`
-    embedded: str = "1"  # condition of the rows that have vectors
+    private_author: str | None = None  # whose texts no provider embeds
     indexed: str = "memories"  # table whose rows all have words in the text index
     is_whole: str = "1"  # condition under which they have
 
@@ -254,35 +254,23 @@ class IndexQueries(ABC):
             space,
         )
 
-    def list_unembedded(
-        self,
-        embedder: str,
-        dimensions: int | None,
-        limit: int,
-        *,
-        without: Collection[str] = (),
-        but: Collection[int] = (),
-    ) -> list[UnembeddedItem]:
-        """Return the newest current items of one principal without a vector of that name and size.
+    @property
+    def private_author(self) -> str | None:
+        """Author whose texts no provider embeds; None for no such author."""
+        return self.tables.private_author
 
-        None is any size.  Leaves out the principals `without` and the rows `but`, and items that no
-        search returns: nothing of these leaves the machine.
-        """
+    def get_unembedded(self, rows: Sequence[int]) -> list[UnembeddedItem]:
+        """Return the texts of those of the rows that a search may return now, newest first."""
         found = self._read(
             lambda c: read_rows(
                 c,
-                "SELECT json_array(row, principal, text_hash, text) AS found"  # noqa: S608 - only literals of this package
-                f" FROM {self.tables.items} AS m WHERE superseded_by IS NULL AND NOT never_recall"
-                f" AND {self.tables.embedded}"
-                f" AND NOT EXISTS (SELECT 1 FROM {self.tables.vectors} AS v WHERE v.row = m.row"
-                f" AND v.embedder = ?1 AND {_SOUND} AND (?2 IS NULL OR length(v.vector) = ?2))"
-                " AND principal NOT IN (SELECT value FROM json_each(?3))"
-                " AND row NOT IN (SELECT value FROM json_each(?4)) ORDER BY row DESC LIMIT ?5",
-                (embedder, dimensions, _json(sorted(without)), _json(sorted(but)), limit),
+                "SELECT json_array(row, principal, text_hash, coalesce(text, '')) AS found"  # noqa: S608 - only literals of this package
+                f" FROM {self.tables.items} WHERE superseded_by IS NULL AND NOT never_recall"
+                " AND row IN (SELECT value FROM json_each(?)) ORDER BY row DESC",
+                (_json(rows),),
             )
         )
-        items = list(starmap(UnembeddedItem, found))
-        return [item for item in items if item.principal == items[0].principal]
+        return list(starmap(UnembeddedItem, found))
 
     def _read_facts(self, where: str, values: tuple[Any, ...]) -> list[MemoryFacts]:
         statement = f"SELECT {self.tables.facts} FROM {self.tables.items} WHERE {where}"  # noqa: S608 - only literals of this package

@@ -75,7 +75,7 @@ class TurnQueries(IndexQueries):
         "turn_vectors",
         "turn_fts",
         _FACTS,
-        "author <> 'tool'",
+        private_author="tool",
         indexed="turns",
         is_whole="(SELECT position FROM turn_mark) >= (SELECT coalesce(max(position), 0) FROM tape)",
     )

@@ -57,6 +57,7 @@ class FlatVectors:
         ends[0] *= -1
         self._index.train(ends)
         self.has_vector: Mask = np.zeros(0, np.bool_)
+        self._is_blank: Mask = np.zeros(0, np.bool_)  # embedded, without a direction
 
     @property
     def slots(self) -> int:
@@ -66,6 +67,11 @@ class FlatVectors:
     def count(self) -> int:
         return int(np.count_nonzero(self.has_vector))
 
+    @property
+    def is_embedded(self) -> Mask:
+        """Slots with a stored vector, also those whose text has no meaning to the embedder."""
+        return self.has_vector | self._is_blank
+
     def grow(self, slots: int) -> None:
         """Append slots without a vector, up to this number of slots."""
         missing = slots - self.slots
@@ -73,6 +79,7 @@ class FlatVectors:
             return
         self._index.add_sa_codes(np.zeros((missing, self.dimensions), np.uint8))
         self.has_vector = np.concatenate([self.has_vector, np.zeros(missing, np.bool_)])
+        self._is_blank = np.concatenate([self._is_blank, np.zeros(missing, np.bool_)])
         if self._clusters is not None:
             self._clusters.grow(slots)
 
@@ -89,8 +96,13 @@ class FlatVectors:
         if slots.size:
             self.put_codes(slots, self._index.sa_encode(np.ascontiguousarray(vectors)))
 
+    def put_blank(self, slots: Slots) -> None:
+        """Note that the stored vectors of these slots are zeros, which compare with nothing."""
+        self._is_blank[slots] = True
+
     def drop(self, slots: Slots) -> None:
         self.has_vector[slots] = False
+        self._is_blank[slots] = False
 
     @property
     def is_clustering_due(self) -> bool:

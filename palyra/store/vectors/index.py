@@ -16,10 +16,10 @@ All methods block, and are called by one thread at a time; only `BuildJob.run` m
 Restart: make a new one.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,6 +57,10 @@ from palyra.store.vectors.snapshot import (
 )
 from palyra.store.vectors.words import Scores, word_scores
 
+COVERED = (
+    0.8  # share of the items in reach that have vectors, below which words alone answer: at half
+)
+# of them, the estimates of the missing cosines cost as much as the others gain (`bench/recall.py`)
 CANDIDATES = 120  # by words, and as many by vectors; 80 already rank the corpus as all items do
 LEADING = 10  # of each, whose neighbours are candidates: the context of the best hits
 MAX_POSTINGS = 200_000  # of one question: about 15 ms
@@ -90,21 +94,48 @@ class MemorySource(Protocol):
     def list_vector_rows(self, space: VectorSpace) -> str: ...
 
 
+class Coverage(NamedTuple):
+    """Number of items that a search may return and that are to have vectors, and of those that do."""
+
+    embedded: int
+    items: int
+
+    @property
+    def is_enough(self) -> bool:
+        """True if vectors are compared: a missing one is estimated then (`ranking`)."""
+        return self.embedded >= COVERED * self.items
+
+    @property
+    def degraded(self) -> str:
+        """Statement of what is missing; "" for nothing."""
+        return f"{self.embedded} of {self.items} embedded" if self.embedded < self.items else ""
+
+
 @dataclass(frozen=True, slots=True)
 class Found:
     """Candidates of a question in no order.  `degraded` says why vectors were not used."""
 
     candidates: list[Candidate]
     is_hybrid: bool
-    degraded: str | None
+    degraded: str
 
 
 class MemoryIndex:
     """See the module."""
 
-    def __init__(self, source: MemorySource, path: Path, space: VectorSpace | None) -> None:
-        """`space` is that of the vectors; None: search by words only."""
+    def __init__(
+        self,
+        source: MemorySource,
+        path: Path,
+        space: VectorSpace | None,
+        private_author: str | None = None,
+    ) -> None:
+        """`space` is that of the vectors; None: search by words only.
+
+        Texts of `private_author` are not to be embedded.
+        """
         self._source = source
+        self._private_author = private_author
         self._path = path
         self._space = space
         self._table = RowTable()
@@ -167,6 +198,7 @@ class MemoryIndex:
         self.catch_up()
         visible = self._table.visible(wanted)
         allowed = self._table.narrowed(visible, wanted)
+        coverage = self._count_embedded(allowed)
         if wanted.tags or wanted.as_of_ms is not None:
             matching = self._table.find_all(read_numbers(self._source.list_matching_rows(wanted)))
             allowed &= _mask(matching, self._table.count)
@@ -177,14 +209,50 @@ class MemoryIndex:
             chances[self._table.is_by(question.authors[0])] *= AUTHOR_FACTOR
         slots = _best(chances, CANDIDATES)
         leading = _best(chances, LEADING)
-        query = self._query(vectors)
+        query = self._query(vectors) if coverage.is_enough else None
         if query is not None and self._vectors is not None:
             near, _ = self._vectors.search(query, allowed, CANDIDATES)
             slots = np.union1d(slots, near)
             leading = np.union1d(leading, near[:LEADING])
         slots = np.union1d(slots, self._around(leading, allowed))
         found = self._candidates(wanted, slots, scores, has_date, query)
-        return Found(found, query is not None, self._degraded)
+        degraded = "" if self._space is None else self._degraded or coverage.degraded
+        return Found(found, query is not None, degraded)
+
+    def coverage(self, wanted: MemoryFilter | None = None) -> Coverage:
+        """Count the items that a search with this filter may return, but for its tags; None: all."""
+        self.catch_up()
+        if wanted is None:
+            return self._count_embedded(self._table.column("is_alive"))
+        return self._count_embedded(self._table.narrowed(self._table.visible(wanted), wanted))
+
+    def _count_embedded(self, allowed: Mask) -> Coverage:
+        wanted = allowed & self._table.embeddable(self._private_author)
+        items = int(np.count_nonzero(wanted))
+        if self._vectors is None:
+            return Coverage(0, items)
+        wanted = wanted[: self._vectors.slots] & self._vectors.is_embedded
+        return Coverage(int(np.count_nonzero(wanted)), items)
+
+    def list_unembedded(
+        self, limit: int, *, without: Collection[str], but: Collection[int]
+    ) -> list[int]:
+        """Return the newest rows of one principal that are to have a vector and have none."""
+        self.catch_up()
+        if self._vectors is None and self._space is not None:
+            return []  # the build tells
+        missing = self._table.embeddable(self._private_author)
+        if self._vectors is not None:
+            missing[: self._vectors.slots] &= ~self._vectors.is_embedded
+        for principal in without:
+            missing &= ~self._table.is_of(principal)
+        rows, principals = self._table.column("row"), self._table.column("principal")
+        slots = np.flatnonzero(missing)[::-1]
+        slots = slots[~np.isin(rows[slots], list(but))]
+        if not slots.size:
+            return []
+        found: list[int] = rows[slots[principals[slots] == principals[slots[0]]][:limit]].tolist()
+        return found
 
     def _around(self, slots: Slots, allowed: Mask) -> Slots:
         """Return the allowed slots next to these in their conversations, and those next to them."""
@@ -435,7 +503,7 @@ class BuildJob:
         """Return the vectors; 100 000 take about a second.  Raises Unavailable."""
         count, dimensions = self.rows.size, self.space.dimensions
         own = np.zeros((count, dimensions), np.int8)
-        scales = np.zeros(count, np.float32)
+        scales = np.full(count, -1, np.float32)  # of a slot without a vector
         after = 0
         while page := self.source.list_vectors(self.space, after_row=after, limit=BUILD_SLOTS):
             after = page[-1].row
@@ -448,6 +516,8 @@ class BuildJob:
 
     def _mixed(self, own: NDArray[np.int8], scales: NDArray[np.float32]) -> BuiltVectors:
         count, dimensions = own.shape
+        (blank,) = np.nonzero(scales == 0)
+        scales = np.maximum(scales, 0)
         largest = float(scales.max(initial=0.0)) * 127
         is_few = np.count_nonzero(scales) < _FEW_VECTORS
         vectors = FlatVectors(dimensions, 1.0 if is_few else min(largest * _HEADROOM, 1.0))
@@ -461,6 +531,7 @@ class BuildJob:
                 mixed[has_one] += NEIGHBOUR * (own[at] * scales[at, None])
             has_vector = np.flatnonzero(scales[part] > 0)
             vectors.put(start + has_vector, direction(mixed[has_vector]))
+        vectors.put_blank(blank)
         if vectors.is_clustering_due:
             vectors.make_clusters()
         return BuiltVectors(vectors, self.space, self.entry, self.rows)
@@ -486,7 +557,10 @@ def _put_mixed(
     for name in ("previous", "next"):
         neighbours = table.column(name)[targets]
         at.append(np.where(neighbours == NO_SLOT, NO_SLOT, position[neighbours]))
-    vectors.put(targets, mix(own[position[targets]], at[0], at[1], own))
+    mixed = mix(own[position[targets]], at[0], at[1], own)
+    has_direction = own[position[targets]].any(axis=1)
+    vectors.put(targets[has_direction], mixed[has_direction])
+    vectors.put_blank(targets[~has_direction])
 
 
 def _mask(slots: Slots, count: int) -> Mask:

@@ -96,9 +96,7 @@ class RowTable:
 
     def visible(self, wanted: MemoryFilter) -> Mask:
         """Slots that the principal may see from the place, and that live."""
-        mask: Mask = self.column("is_alive") & (
-            self.column("principal") == self._code("principal", wanted.principal)
-        )
+        mask = self.column("is_alive") & self.is_of(wanted.principal)
         mask &= self.column("expires_ms") > wanted.now_ms
         if not (wanted.with_superseded or wanted.as_of_ms is not None):
             mask &= self.column("is_current")
@@ -127,10 +125,21 @@ class RowTable:
             mask &= self.column("at_ms") < wanted.until_ms
         return mask
 
+    def embeddable(self, private_author: str | None) -> Mask:
+        """Slots that are to have a vector: what searches return, but for texts of this author."""
+        mask: Mask = self.column("is_alive") & self.column("is_current")
+        mask &= ~self.column("is_hidden")
+        return mask if private_author is None else mask & ~self.is_by(private_author)
+
     def authors(self, visible: Mask) -> list[str]:
         """Names of the authors of these slots."""
         codes = np.unique(self.column("author")[visible])
         return [self._texts["author"][code - 1] for code in codes.tolist() if code > 0]
+
+    def is_of(self, principal: str) -> Mask:
+        """Slots of the items of this principal."""
+        mask: Mask = self.column("principal") == self._code("principal", principal)
+        return mask
 
     def is_by(self, author: str) -> Mask:
         """Slots of the items of this author."""

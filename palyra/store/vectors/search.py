@@ -3,8 +3,8 @@
 Owns: the index of memory (`index`) of one journal file.  Talks to: its queries.  Never: embeds; an
 embedder may be at a provider (`services.memory_embedders`).
 
-All methods block.  They are called by one thread at a time, but for `list_unembedded` and the job of
-`plan_build`, which any thread may call.
+All methods block.  They are called by one thread at a time, but for the job of `plan_build`, which
+any thread may call.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -23,28 +23,21 @@ from palyra.core.memory.ranking import PARTS_OF_WORDS, SEMANTIC, rank
 from palyra.core.memory.vectors import StoredVector, VectorSpace
 from palyra.core.ports import MemoryEmbedder
 from palyra.errors import Unavailable
-from palyra.store.vectors.index import BuiltVectors, MemoryIndex, MemorySource
+from palyra.store.vectors.index import BuiltVectors, Coverage, MemoryIndex, MemorySource
 
-NO_VECTORS = "no item has a vector yet"
 ANOTHER_VECTOR = "the vector of the question cannot be compared with those of the items"
 
 
 class ItemSource(MemorySource, Protocol):
     """Reads of the journal; implemented by `store.sqlite.memory_search`."""
 
+    @property
+    def private_author(self) -> str | None: ...
     def get_memories(
         self, wanted: MemoryFilter, rows: Sequence[int]
     ) -> list[tuple[int, MemoryRecord]]: ...
     def find_dimensions(self, embedder: str) -> int | None: ...
-    def list_unembedded(
-        self,
-        embedder: str,
-        dimensions: int | None,
-        limit: int,
-        *,
-        without: Collection[str],
-        but: Collection[int],
-    ) -> list[UnembeddedItem]: ...
+    def get_unembedded(self, rows: Sequence[int]) -> list[UnembeddedItem]: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,18 +53,19 @@ class IndexedMemory:
     def __init__(self, source: ItemSource, path: Path, embedder: MemoryEmbedder) -> None:
         """Of the embedder, only its description is used."""
         self._source = source
-        self._embedder = embedder.name
         self._is_semantic = embedder.is_semantic
         dimensions = embedder.dimensions or source.find_dimensions(embedder.name)
         space = None if dimensions is None else VectorSpace(embedder.name, dimensions)
-        self._index = MemoryIndex(source, path, space)
+        private = None if embedder.is_local else source.private_author
+        self._index = MemoryIndex(source, path, space, private)
+        self._coverage = Coverage(0, 0)  # of all items, at the last look
 
     @property
     def degraded(self) -> str:
         """Reason why only words are searched; "" for none."""
         if self._index.degraded:
             return self._index.degraded
-        return "" if self._index.vectors else NO_VECTORS
+        return "" if self._coverage.is_enough else self._coverage.degraded
 
     @property
     def damage(self) -> str:
@@ -87,8 +81,9 @@ class IndexedMemory:
         """See `core.ports.MemoryIndexing.ask`."""
         authors = self._index.list_authors(wanted)
         question = analyse(query, authors, day_of(wanted.now_ms))
-        texts = () if self.degraded else question.texts_for(is_semantic=self._is_semantic)
-        return question, texts
+        if self._index.degraded or not self._index.coverage(wanted).is_enough:
+            return question, ()
+        return question, question.texts_for(is_semantic=self._is_semantic)
 
     def find(
         self, question: SearchQuestion, wanted: MemoryFilter, vectors: Sequence[StoredVector]
@@ -98,7 +93,9 @@ class IndexedMemory:
         weights = SEMANTIC if self._is_semantic else PARTS_OF_WORDS
         ranked = rank(question, found.candidates, weights)[: wanted.limit]
         items = dict(self._source.get_memories(wanted, [hit.row for hit in ranked]))
-        degraded = self.degraded or (ANOTHER_VECTOR if vectors else "")
+        degraded = found.degraded
+        if vectors and not found.is_hybrid:
+            degraded = degraded or ANOTHER_VECTOR
         return MemoryHits(
             hits=tuple(
                 MemoryHit(
@@ -108,7 +105,7 @@ class IndexedMemory:
                 if hit.row in items
             ),
             mode="hybrid" if found.is_hybrid else "lexical",
-            degraded="" if found.is_hybrid else degraded,
+            degraded=degraded,
         )
 
     def plan_build(self) -> Callable[[], Build] | None:
@@ -121,16 +118,15 @@ class IndexedMemory:
         """Use the vectors of a finished job."""
         assert isinstance(build, Build)  # noqa: S101 - what `plan_build` gave
         self._index.adopt(build.vectors)
+        self._coverage = self._index.coverage()
 
     def list_unembedded(
         self, limit: int, *, without: Collection[str] = (), but: Collection[int] = ()
     ) -> list[UnembeddedItem]:
         """See `core.ports.MemoryIndexing.list_unembedded`."""
-        space = self._index.space
-        dimensions = None if space is None else space.dimensions
-        return self._source.list_unembedded(
-            self._embedder, dimensions, limit, without=without, but=but
-        )
+        self._coverage = self._index.coverage()
+        rows = self._index.list_unembedded(limit, without=without, but=but)
+        return self._source.get_unembedded(rows) if rows else []
 
     def refresh(self, batch: MemoryVectors) -> None:
         """Read the vectors of the rows; those of another size replace the ones that are compared."""

@@ -14,6 +14,7 @@ from palyra.core.memory.ranking import (
     FORM,
     HEAD,
     PARTS_OF_WORDS,
+    SEMANTIC,
     SESSION,
     Candidate,
     Hit,
@@ -122,6 +123,25 @@ def behind(*items: Candidate, question: SearchQuestion = QUESTION) -> dict[int, 
     assert not any(hit.parts.context for hit in hits[:HEAD])
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
     return {hit.row: hit for hit in hits[HEAD:]}
+
+
+def cosines(*items: Candidate) -> dict[int, float]:
+    """The part of the vector of each hit, as a cosine."""
+    hits = rank(QUESTION, items)
+    return {hit.row: round(hit.parts.vector / SEMANTIC.weight, 3) for hit in hits}
+
+
+def test_a_missing_cosine_is_what_the_words_let_expect() -> None:
+    """It is on the line of the cosines over the words, and never beyond the known ones."""
+    known = [candidate(1, lexical=0.2, cosine=0.3), candidate(2, lexical=0.6, cosine=0.5)]
+    found = [cosines(*known, candidate(3, lexical=each))[3] for each in (0.4, 2.0, 0.0)]
+    assert [0.4, 0.5, 0.3] == found
+
+
+def test_an_item_without_a_vector_does_not_lose_to_any_that_has_one() -> None:
+    """With the most words of the question it is first, as by words alone."""
+    others = [candidate(row, lexical=0.3, cosine=0.4) for row in range(2, 6)]
+    assert 1 == rank(QUESTION, [candidate(1, lexical=0.8), *others])[0].row
 
 
 def test_the_context_orders_what_follows_the_best() -> None:

@@ -66,7 +66,7 @@ def test_a_damaged_text_index_is_found_and_made_anew(filled: SqliteJournal, stat
 
 def vectors(store: SqliteJournal) -> MemoryVectors:
     """A vector of each item, all of them of length 1."""
-    items = store.list_unembedded("e", 16, limit=ITEMS)
+    items = store.get_unembedded([*range(1, ITEMS + 1)])
     return MemoryVectors(
         embedder="e",
         vectors=tuple(

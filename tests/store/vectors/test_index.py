@@ -208,7 +208,7 @@ def test_vectors_find_what_words_do_not(kept: Memory) -> None:
     kept.build()
     found, ids = kept.find("cat", [axis(0)])
     assert ["m0"] == ids[:1]
-    assert (True, None) == (found.is_hybrid, found.degraded)
+    assert (True, "") == (found.is_hybrid, found.degraded)
     assert [] == kept.ids("cat", [axis(6)])
 
 
@@ -233,7 +233,7 @@ def test_a_search_without_vectors_says_why(kept: Memory) -> None:
     assert "missing" in found.degraded
     kept.open_index(None)
     found, ids = kept.find("port", [axis(0)])
-    assert (["m0"], False, None) == (ids, found.is_hybrid, found.degraded)
+    assert (["m0"], False, "") == (ids, found.is_hybrid, found.degraded)
 
 
 def test_vectors_of_another_embedder_are_not_used(kept: Memory) -> None:
@@ -598,15 +598,58 @@ def test_a_build_of_another_index_is_not_used(kept: Memory) -> None:
 def test_a_damaged_vector_is_as_good_as_none(kept: Memory, damaged: StoredVector) -> None:
     """It spoils neither its neighbours nor the size of all, and its item is embedded again."""
     kept.say("port 8080", "a harbour", "a pier", session_id="s")
-    kept.file.embed(m0=axis(0), m1=axis(2), m2=axis(4))
+    others = kept.say(*["a boat"] * 20)
+    kept.file.embed(m0=axis(0), m1=axis(2), m2=axis(4), **dict.fromkeys(others, axis(6)))
     kept.build()
     kept.index.refresh_vectors(kept.file.embed(m2=damaged))
     for _ in range(2):
         assert ["m0", "m1"] == sorted(kept.ids("zzz", [axis(1, 1.0)])[:2])
-        assert 2 == kept.index.vectors
-        assert [3] == [each.row for each in kept.file.list_unembedded(*EMBEDDER, 9)]
+        assert 22 == kept.index.vectors
+        assert [3] == kept.index.list_unembedded(9, without=(), but=())
         kept.build()
     assert 0 != kept.file.find_dimensions(EMBEDDER[0])
+
+
+def test_words_alone_answer_until_nearly_all_items_have_vectors(kept: Memory) -> None:
+    """The result says how many are embedded; items without a vector do not lose to the others."""
+    ids = kept.say("the cat sleeps", *[f"boat {number}" for number in range(9)])
+    kept.file.embed(**{name: axis(0) for name in ids[5:]})
+    kept.build()
+    found, best = kept.find("cat boat", [axis(0)])
+    assert (False, "5 of 10 embedded", ids[0]) == (found.is_hybrid, found.degraded, best[0])
+    kept.index.refresh_vectors(kept.file.embed(**{name: axis(0) for name in ids[1:5]}))
+    found, best = kept.find("cat boat", [axis(0)])
+    assert (True, "9 of 10 embedded", ids[0]) == (found.is_hybrid, found.degraded, best[0])
+    kept.index.refresh_vectors(kept.file.embed(m0=axis(4)))
+    assert (True, "") == (kept.find("cat", [axis(0)])[0].is_hybrid, kept.find("cat")[0].degraded)
+
+
+def test_the_coverage_is_that_of_the_scope(kept: Memory) -> None:
+    """Items of others, superseded and hidden ones count for nothing."""
+    kept.say("the cat sleeps")
+    kept.say("a dog", principal="bob")
+    kept.say("an old cat", superseded_by="m0", superseded_ms=NOW_MS)
+    kept.say("a hidden cat", never_recall=True)
+    kept.file.embed(m0=axis(0))
+    kept.build()
+    found, _ = kept.find("cat", [axis(0)])
+    assert (True, "") == (found.is_hybrid, found.degraded)
+    assert "0 of 1 embedded" == kept.find("dog", [axis(0)], principal="bob")[0].degraded
+
+
+def test_a_vector_of_zeros_is_none_and_is_not_made_again(kept: Memory) -> None:
+    """Its text means nothing to the embedder: it is compared by its words, after a build too."""
+    kept.say("!!!", "a cat", session_id="s")
+    kept.file.embed(m0=StoredVector(0.0, bytes(8)), m1=axis(0))
+    for _ in range(2):
+        kept.build()
+        kept.index.refresh_vectors([1, 2])
+        assert (1, []) == (kept.index.vectors, kept.index.list_unembedded(9, without=(), but=()))
+        assert not kept.find("cat", [axis(0)])[0].degraded
+    kept.index.save()
+    kept.open_index()
+    assert "m1" == kept.ids("zzz", [axis(0)])[0]
+    assert (1, []) == (kept.index.vectors, kept.index.list_unembedded(9, without=(), but=()))
 
 
 def test_no_embedder_has_nothing_to_build_or_save(kept: Memory) -> None:

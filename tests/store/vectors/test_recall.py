@@ -40,6 +40,30 @@ def test_recall_without_a_model_does_not_fall(bench: ModuleType) -> None:
     assert {} == find_lower(bench, HashedEmbedder(), least)
 
 
+PARTIAL = (0.0, 0.1, 0.5, 0.9, 1.0)  # shares of the items that have vectors
+
+
+def find_worse(bench: ModuleType, embedder: Embedder) -> dict[str, float]:
+    """Recall@10 of the partial states that is below that of words alone by half a point."""
+    memories = bench.read_corpus(CORPUS)
+    found = bench.measure_partial(bench.Remembering(embedder), memories, PARTIAL)
+    least = found["random 0.0"]["recall@10"] - 0.5
+    return {name: each["recall@10"] for name, each in found.items() if each["recall@10"] < least}
+
+
+@pytest.mark.slow
+def test_a_half_embedded_memory_without_a_model_is_no_worse_than_words(bench: ModuleType) -> None:
+    """Whichever items have vectors already: a random share, the newest or the oldest."""
+    assert {} == find_worse(bench, HashedEmbedder())
+
+
+@pytest.mark.slow
+@needs("MiniLM", is_found=MINILM is not None)
+def test_a_half_embedded_memory_with_minilm_is_no_worse_than_words(bench: ModuleType) -> None:
+    """A cosine of 0 for each missing one would lose half of the evidence: 82 to 43 %."""
+    assert {} == find_worse(bench, MiniLmEmbedder(Path(str(MINILM))))
+
+
 @pytest.mark.slow
 @needs("MiniLM", is_found=MINILM is not None)
 def test_recall_with_minilm_does_not_fall(bench: ModuleType) -> None:
