@@ -2,19 +2,26 @@
 //
 // A row is `{key, what, act(event)}`; `key` is that of the event, `g n` a sequence.  Single letters act
 // neither in text fields nor in dialogs, never on key repeat (arrows, j and k apart), never for events
-// that no person made, and not at all when they are switched off.
+// that no person made, and not at all when they are switched off.  A held Enter is one press: it arms a button, or
+// opens a preview, and does not confirm what then has the focus.
 
 const REPEATABLE = new Set(["ArrowDown", "ArrowUp", "j", "k", "PageDown", "PageUp"]);
 const SEQUENCE_MS = 1_500;
 
 export class Keys {
-  tables = []; // of rows, the most specific first
   isOff = localStorage.getItem("palyra.keys") === "off";
+  #tables;
   #first;
   #firstMs = 0;
 
-  constructor(target = document) {
+  /** `tables()` gives the tables of rows as they are now, the most specific first. */
+  constructor(tables, target = document) {
+    this.#tables = tables;
     target.addEventListener("keydown", (event) => this.#take(event));
+  }
+
+  get tables() {
+    return this.#tables();
   }
 
   /** Switch single letters off or on; remembered. */
@@ -26,6 +33,7 @@ export class Keys {
   #take(event) {
     const { key, isTrusted, defaultPrevented } = event;
     if (!isTrusted || defaultPrevented || event.isComposing || event.altKey) return;
+    if (event.repeat && key === "Enter" && !event.target.closest?.("textarea")) return event.preventDefault();
     const chord = event.ctrlKey || event.metaKey ? `Ctrl ${key.toLowerCase()}` : key;
     if (event.repeat && !REPEATABLE.has(key)) return;
     if (isTyping(event.target) && !chord.startsWith("Ctrl ") && key !== "Escape") return;

@@ -21,7 +21,9 @@
 //                               store.state.runs = {...}.  What all share is described in overview.js
 //     store.touch()             state was changed in place: draw again in the next frame
 //     route                     {screen, parts, query} of the address (route.js); href(...) makes one
-//     go(href), announce(text, {once, isUrgent})
+//     go(href), replace(href)   another address, as an entry of the history or in place of this one; followed at once,
+//                               so that a quick second key goes on from where the first has led
+//     announce(text, {once, isUrgent})
 //     now()                     the daemon's clock in ms; ages and expiries are against it
 //     isLive()                  false while the socket is lost: nothing may be answered
 //     may(scope)                whether this role has a scope, as `approvals:write`
@@ -39,7 +41,7 @@ import { Keys } from "./keys.js";
 import { Overview } from "./overview.js";
 import { openHelp } from "./parts/help.js";
 import { openPalette } from "./parts/palette.js";
-import { empty, failure } from "./parts/states.js";
+import { failure, skeleton } from "./parts/states.js";
 import { href, parse } from "./route.js";
 import { login } from "./screens/login.js";
 import { endpoint, forgetLogin, hasLogin, logIn, takeCode } from "./session.js";
@@ -47,7 +49,7 @@ import { Store } from "./store.js";
 import { html, render } from "./view.js";
 
 // `key` is the letter after `g`; a row without one has no place in the navigation.  `under` names the
-// screens that a row stands for.  `says` takes the place of a screen that does not exist yet.
+// screens that a row stands for.
 export const SCREENS = [
   { name: "now", title: "Now", key: "n", isThumb: true, load: () => import("./screens/now.js") },
   { name: "inbox", title: "Inbox", key: "i", isThumb: true, load: () => import("./screens/inbox.js") },
@@ -74,7 +76,14 @@ const context = {
   route: parse(location.hash),
   announce,
   href,
-  go: (to) => void (location.hash = to),
+  go: (to) => {
+    location.hash = to;
+    void follow();
+  },
+  replace: (to) => {
+    location.replace(to);
+    void follow();
+  },
   ask: async (method, params = {}) => {
     if (!context.wire) throw Object.assign(new Error("not connected yet"), { code: "unavailable", retryable: true });
     return await context.wire.call(method, params);
@@ -104,13 +113,14 @@ const context = {
   },
 };
 const overview = new Overview(context);
-const keys = new Keys();
 const screen = { row: SCREENS[0], module: null, error: null };
+let followed; // the address that the screen has
 const PAGE_KEYS = [
   ...SCREENS.filter((row) => row.key).map((row) => ({ key: `g ${row.key}`, what: row.title, act: () => context.go(`#/${row.name}`) })),
   { key: "Ctrl k", what: "Go to a run, session, id, screen, action", act: context.openPalette },
   { key: "?", what: "The keys of this screen", act: context.openHelp },
 ];
+const keys = new Keys(() => [ownKeys(), PAGE_KEYS]);
 
 function dress() {
   const { dataset } = document.documentElement;
@@ -119,36 +129,37 @@ function dress() {
   store.touch();
 }
 
-function setKeys() {
-  const own = screen.module?.keys;
-  keys.tables = [(typeof own === "function" ? own(context) : own) ?? [], PAGE_KEYS];
+/** The keys of the screen in view, once it is open. */
+function ownKeys() {
+  const own = context.wire && screen.module?.keys;
+  return (typeof own === "function" ? own(context) : own) || [];
 }
 
-/** Follow the address. */
+/** Follow the address, if it is another one. */
 async function follow() {
+  if (location.hash === followed) return;
+  followed = location.hash;
   const before = context.route;
-  context.route = parse(location.hash);
+  context.route = parse(followed);
+  store.touch();
   const row = SCREENS.find((each) => each.name === context.route.screen) ?? SCREENS[0];
   const isSame = row === screen.row && screen.module !== null;
-  if (isSame && screen.module.moved) screen.module.moved(context, context.route);
-  else {
-    screen.module?.close?.(context, before);
-    if (!isSame) Object.assign(screen, { row, module: null, error: null });
-    await enter(row);
-  }
-  setKeys();
-  store.touch();
+  if (isSame && context.wire && screen.module.moved) return void screen.module.moved(context, context.route);
+  screen.module?.close?.(context, before);
+  if (!isSame) Object.assign(screen, { row, module: null, error: null });
+  await enter(row);
 }
 
 async function enter(row) {
   try {
-    const module = row.load ? await row.load() : { view: () => html`<div class="pad">${empty(row.title, row.says)}</div>` };
+    const module = await row.load();
     if (screen.row !== row) return; // another one was chosen meanwhile
-    screen.module = module;
+    Object.assign(screen, { module, error: null });
     if (context.wire) await module.open?.(context, context.route);
   } catch (error) {
-    screen.error = error;
+    if (screen.row === row) screen.error = error;
   }
+  store.touch();
 }
 
 function draw() {
@@ -159,8 +170,8 @@ function draw() {
 }
 
 function middle(state) {
-  if (screen.error) return html`<div class="pad">${failure(screen.error, () => location.reload())}</div>`;
-  if (!screen.module || !context.wire) return html`<div class="pad"></div>`;
+  if (screen.error) return html`<div class="pad">${failure(screen.module ? screen.error : unread(context.isLive()), () => location.reload())}</div>`;
+  if (!screen.module || !context.wire) return html`<div class="pad">${skeleton(8)}</div>`;
   try {
     return html`${staleLine(state)}${screen.module.view(context, context.route)}`;
   } catch (error) {
@@ -168,6 +179,9 @@ function middle(state) {
     return html`<div class="pad">${failure(error, () => location.reload())}</div>`;
   }
 }
+
+/** A screen whose file did not come. */
+const unread = (isLive) => ({ code: "unavailable", retryable: isLive, message: isLive ? "The file of this screen could not be read." : "The daemon does not answer. This screen opens by itself once it does." });
 
 /** Connect for as long as it takes; what cannot get better ends at the login. */
 async function open() {
@@ -197,12 +211,12 @@ function connected(hello) {
   });
   if (!isFirst) announce(isOther ? "Connected again, the daemon was restarted" : "Connected again");
   void overview.refresh();
-  void screen.module?.open?.(context, context.route);
+  if (screen.error) void enter(screen.row);
+  else void screen.module?.open?.(context, context.route);
 }
 
 async function begin() {
   dress();
-  setKeys(); // what is drawn can be left by keys, before its module is there
   store.subscribe(draw);
   setInterval(() => document.hidden || store.touch(), TICK_MS);
   document.addEventListener("visibilitychange", () => store.touch());

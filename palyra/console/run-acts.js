@@ -179,26 +179,29 @@ export async function copy(context, run) {
 
 // --- Rows -----------------------------------------------------------------------------------------
 
+/** The rows as the address has them, drawn or not. */
+const rowsOf = (run) => run.found?.rows ?? run.reader.tape.rows(run.view);
+
 /** Select the next row, or the one before. */
-export function step(_context, run, by, select) {
-  const rows = run.found ? run.found.rows : run.rows;
-  if (!rows?.length) return;
+export function step(context, run, by, select) {
+  const rows = rowsOf(run);
+  if (!rows.length) return;
   const at = run.seq === undefined ? (by > 0 ? rows.find(run.sight?.[0] ?? 0) - 1 : rows.find(run.sight?.[1] ?? 0) + 1) : rows.find(rowSeq(run));
-  toRow(_context, run, Math.max(0, Math.min(rows.length - 1, at + by)), select);
+  toRow(context, run, Math.max(0, Math.min(rows.length - 1, at + by)), select);
 }
 
 /** The seq of the row that stands for the selection. */
 const rowSeq = (run) => (run.found || run.view === "raw" ? run.seq : (run.reader.tape.proposalOf(run.seq) ?? run.seq));
 
-export function toRow(_context, run, index, select) {
-  const rows = run.found ? run.found.rows : run.rows;
-  if (rows?.length) select(run, rows.at(index < 0 ? rows.length - 1 : index));
+export function toRow(context, run, index, select) {
+  const rows = rowsOf(run);
+  if (rows.length) select(context, run, rows.at(index < 0 ? rows.length - 1 : index));
 }
 
-export function family(_context, run, by, select) {
-  if (run.seq === undefined) return step(_context, run, by, select);
+export function family(context, run, by, select) {
+  if (run.seq === undefined) return step(context, run, by, select);
   const seq = run.reader.tape.sameFamily(run.seq, by);
-  if (seq !== undefined) select(run, seq);
+  if (seq !== undefined) select(context, run, seq);
   return undefined;
 }
 

@@ -6,17 +6,14 @@ permission, worker, policies and the daemon are real.
 
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from palyra.client import blocking
 from tests.console.conftest import PHONE, OpenPage
+from tests.console.hands import expect
 from tests.e2e.daemon_process import DaemonProcess
-from tests.optional import reason_without
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-expect: Any = pytest.importorskip("playwright.sync_api", reason=reason_without("playwright")).expect
 ENDPOINT = "https://fcm.googleapis.com/fcm/send/abc"
 STUB = """
 let kept = null;

@@ -8,14 +8,13 @@ import pytest
 
 from palyra.client import blocking
 from tests.console.conftest import OpenPage, looks
+from tests.console.hands import check_access, expect, tab_to
 from tests.console.wire import Wire
 from tests.e2e.daemon_process import DaemonProcess, running
-from tests.optional import reason_without
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-expect: Any = pytest.importorskip("playwright.sync_api", reason=reason_without("playwright")).expect
 
 PACE = {"PALYRA_HEALING__SWEEP_MS": "100", "PALYRA_HEALING__STUCK_MS": "500"}
 HOUR_MS = 3_600_000
@@ -72,16 +71,6 @@ def _day(reply: dict[str, Any]) -> dict[str, Any]:
         | other,
     ]
     return reply
-
-
-def tab_to(page: "Page", target: Any) -> None:
-    """Move the focus to it with the tab key alone."""
-    expect(target).to_be_visible()
-    for _ in range(200):
-        if target.evaluate("each => each === document.activeElement"):
-            return
-        page.keyboard.press("Tab")
-    raise AssertionError(f"the tab key does not reach {target}")
 
 
 def test_trouble_is_understood_and_resolved_by_keyboard(
@@ -249,12 +238,10 @@ def test_axe_finds_no_violation(
     open_page: OpenPage, stuck: str, scheme: str, size: dict[str, int]
 ) -> None:
     """Lanes, table, tree, inspector and models pass axe in both themes and at both widths."""
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     page = open_page("#/health", size=size, scheme=scheme, prepare=trouble())
     start = page.url.split("#")[0]
     for address in ("health", f"health/incidents/{stuck}?as=table", "health/models"):
         page.goto(f"{start}#/{address}")
         place = {"health": "Supervision tree", "health/models": "Queues"}.get(address, "Evidence")
         expect(page.get_by_role("heading", name=place)).to_be_visible()
-        found = axe.run(page)
-        assert found.violations_count == 0, found.generate_report()
+        check_access(page)

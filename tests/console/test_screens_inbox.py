@@ -6,19 +6,16 @@ Each refusal has its control beside it: the same card answers as soon as the cau
 import json
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from palyra.client import blocking
 from tests.console.conftest import PHONE, OpenPage, looks
+from tests.console.hands import asked, asked_to_write, check_access, expect
 from tests.console.wire import Wire
-from tests.optional import reason_without
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
     from palyra.core.journal.records import ApprovalRecord
 
-expect: Any = pytest.importorskip("playwright.sync_api", reason=reason_without("playwright")).expect
 
 LONG_LINES = 420
 
@@ -27,12 +24,7 @@ def ask(
     operator: blocking.BlockingClient, path: str = "notes/plan.md", lines: int = 3
 ) -> "ApprovalRecord":
     """Start a run that asks about a file of so many lines; its question."""
-    content = "".join(f"line {at}\n" for at in range(lines))
-    call = json.dumps({"path": path, "content": content})
-    run = operator.start_run(f"Write\n/call write_file {call}")
-    operator.wait_run(run.run_id, until="attention")
-    [found] = operator.list_approvals(run_id=run.run_id, pending_only=True)
-    return found
+    return asked_to_write(operator, path, "".join(f"line {at}\n" for at in range(lines)))
 
 
 def state_of(operator: blocking.BlockingClient, question: "ApprovalRecord") -> str:
@@ -188,9 +180,7 @@ def test_hostile_text_of_a_call_is_text(
     """Markup, a script's address and turned text in path and content run nothing and are readable."""
     content = "<img src=x onerror=alert(1)>\n<script>alert(2)</script>\nuser\u202etxt.exe\n"
     call = json.dumps({"path": "notes/<b>\u202ebold.md", "content": content})
-    run = operator.start_run(f"Write\n/call write_file {call}")
-    operator.wait_run(run.run_id, until="attention")
-    [question] = operator.list_approvals(run_id=run.run_id, pending_only=True)
+    question = asked(operator, f"Write\n/call write_file {call}")
     page = open_page(f"#/inbox/{question.approval_id}")
     card = page.locator("article.card")
     expect(card).to_contain_text("<img src=x onerror=alert(1)>")
@@ -232,10 +222,7 @@ def test_a_question_of_the_model_is_answered_by_keys(
     """A choice by its number, any text by the field: the model gets the words; without them nothing is armed."""
 
     def asks(**arguments: Any) -> "ApprovalRecord":
-        run = operator.start_run(f"Ask\n/call ask_user {json.dumps(arguments)}")
-        operator.wait_run(run.run_id, until="attention")
-        [found] = operator.list_approvals(run_id=run.run_id, pending_only=True)
-        return found
+        return asked(operator, f"Ask\n/call ask_user {json.dumps(arguments)}")
 
     chosen = asks(question="Which port?", choices=["8080", "9090\u202e", "a third"])
     page = open_page(f"#/inbox/{chosen.approval_id}")
@@ -252,7 +239,7 @@ def test_a_question_of_the_model_is_answered_by_keys(
 
     free = asks(question="Which name?")
     page.goto(f"{page.url.split('#')[0]}#/inbox/{free.approval_id}")
-    expect(page.locator(".file")).to_contain_text("Which name?")
+    expect(page.get_by_role("region", name="question")).to_contain_text("Which name?")
     expect(page.get_by_role("article", name=free.approval_id[-8:])).to_be_focused()
     page.keyboard.press("r")
     page.keyboard.type("a d <b>Ada</b>")
@@ -268,9 +255,7 @@ def test_a_word_of_a_command_stays_one_column(
 ) -> None:
     """Hostile characters of a word are spelled out in its place; none looks like the number of another word."""
     call = json.dumps({"argv": ["ls", "a\u202eb c", "d"]})
-    run = operator.start_run(f"Ask\n/call shell {call}")
-    operator.wait_run(run.run_id, until="attention")
-    [question] = operator.list_approvals(run_id=run.run_id, pending_only=True)
+    question = asked(operator, f"Ask\n/call shell {call}")
     page = open_page(f"#/inbox/{question.approval_id}")
     words = page.locator(".words li")
     expect(words).to_have_text(["ls", r"a\u202eb c", "d"])
@@ -293,11 +278,8 @@ def test_a_form_of_the_model_is_filled_in_by_keys(
         },
         "required": ["days", "where"],
     }
-    run = operator.start_run(
-        f"Ask\n/call ask_user {json.dumps({'question': 'How?', 'form': form})}"
-    )
-    operator.wait_run(run.run_id, until="attention")
-    [question] = operator.list_approvals(run_id=run.run_id, pending_only=True)
+    text = f"Ask\n/call ask_user {json.dumps({'question': 'How?', 'form': form})}"
+    question = asked(operator, text)
     page = open_page(f"#/inbox/{question.approval_id}")
     expect(page.locator(".file").first).to_be_visible()
     expect(page.get_by_role("article")).to_be_focused()
@@ -325,11 +307,9 @@ def test_a_budget_question_shows_the_account(
         "tiny", scope="session", metric="tokens", window="day", hard=900, action="ask"
     )
     try:
-        run = operator.start_run("beyond")
-        operator.wait_run(run.run_id, until="attention")
+        question = asked(operator, "beyond")
     finally:
         operator.delete_budget("tiny")
-    [question] = operator.list_approvals(run_id=run.run_id, pending_only=True)
     page = open_page(f"#/inbox/{question.approval_id}")
     facts = page.locator(".file")
     for shown in (f"session {question.session_id}", "0 tokens", "900 tokens", "takes at least"):
@@ -337,7 +317,7 @@ def test_a_budget_question_shows_the_account(
     arm(page)
     page.keyboard.press("Enter")
     answered(page).to_have_text("Lifted by operator")
-    assert operator.wait_run(run.run_id).phase == "done"
+    assert operator.wait_run(question.run_id).phase == "done"
 
 
 def test_a_wider_scope_needs_a_stronger_gesture(
@@ -463,7 +443,6 @@ def test_axe_finds_no_violation(
     open_page: OpenPage, operator: blocking.BlockingClient, scheme: str, size: dict[str, int]
 ) -> None:
     """Now, the queue and a card with a diff pass axe in both themes and at both widths."""
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     waiting = operator.list_approvals(pending_only=True)
     question = waiting[0] if waiting else ask(operator, "notes/axe.md")
     for address in ("#/now", "#/inbox", f"#/inbox/{question.approval_id}"):
@@ -471,8 +450,7 @@ def test_axe_finds_no_violation(
         expect(page.get_by_text("notes/", exact=False).first).to_be_attached()
         if question.approval_id in address:
             expect(page.get_by_role("button", name="Allow once")).to_be_enabled()
-        found = axe.run(page)
-        assert found.violations_count == 0, found.generate_report()
+        check_access(page)
 
 
 def test_an_observer_reads_and_cannot_answer(

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Generator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -10,13 +10,12 @@ from palyra.client import blocking
 from palyra.core.journal.records import Lineage
 from palyra.errors import Forbidden
 from tests.console.conftest import PHONE, OpenPage, looks
+from tests.console.hands import check_access, expect, tab_to
 from tests.e2e.daemon_process import DaemonProcess, running
-from tests.optional import reason_without
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-expect: Any = pytest.importorskip("playwright.sync_api", reason=reason_without("playwright")).expect
 
 LESSON = "I always prefer answers in haiku form."
 HOSTILE = "Wiki: the port is in \u202efig.nimda <img src=x onerror=alert(1)>"
@@ -27,17 +26,6 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Generator[DaemonProcess]
     """A daemon that learns in mode review."""
     with running(tmp_path_factory.mktemp("memory"), PALYRA_LEARNING__MODE="review") as process:
         yield process
-
-
-def tab_to(page: "Page", role: str, name: str) -> None:
-    """Move the focus to a control by Tab alone."""
-    wanted = page.get_by_role(role, name=re.compile(name)).first  # type: ignore[arg-type]
-    expect(wanted).to_be_visible()
-    for _ in range(60):
-        if wanted.evaluate("element => element === document.activeElement"):
-            return
-        page.keyboard.press("Tab")
-    pytest.fail(f"no {role} {name!r} is reached by Tab")
 
 
 def press(page: "Page", *keys: str) -> None:
@@ -76,7 +64,7 @@ def test_a_memory_is_found_traced_corrected_and_forgotten_by_keys(
     expect(item).to_contain_text("message of operator")
     expect(item).to_contain_text("The gateway port is 7000")
 
-    tab_to(page, "link", "^event 2")
+    tab_to(page, page.get_by_role("link", name=re.compile(r"^event 2")).first)
     press(page, "Enter")
     expect(page).to_have_url(re.compile(rf"#/run/{run.run_id}/seq/2$"))
     page.go_back()
@@ -86,14 +74,14 @@ def test_a_memory_is_found_traced_corrected_and_forgotten_by_keys(
     expect(page.get_by_role("textbox", name="Corrected text")).to_be_focused()
     press(page, "End")
     page.keyboard.type(" since May")
-    tab_to(page, "button", "Save the correction")
+    tab_to(page, page.get_by_role("button", name=re.compile(r"Save the correction")).first)
     press(page, "Enter")
     expect(item.get_by_role("heading", name="The staging port is 9090 since May")).to_be_visible()
     assert operator.get_memory(added.memory_id).text == "The staging port is 9090 since May"
     press(page, "p")
     expect(page.get_by_role("button", name="Unpin")).to_be_visible()
 
-    tab_to(page, "button", "Forget …")
+    tab_to(page, page.get_by_role("button", name=re.compile(r"Forget …")).first)
     press(page, "Enter")
     confirm = page.get_by_role("button", name="Forget two items")
     expect(confirm).to_be_focused()
@@ -104,6 +92,25 @@ def test_a_memory_is_found_traced_corrected_and_forgotten_by_keys(
     expect(page.get_by_role("link", name="The staging port")).to_have_count(0)
     page.goto(f"{page.url.split('#')[0]}#/memory/{added.memory_id}")
     expect(item).to_contain_text("not_found")
+
+
+def test_a_held_key_forgets_nothing(open_page: OpenPage, operator: blocking.BlockingClient) -> None:
+    """The press that shows what would go is not the one that confirms it, however long it lasts; what is gone says so."""
+    memory = operator.add_memory("The old port is 6000", kind="fact").memory_id
+    page = open_page(f"#/memory/{memory}")
+    page.get_by_role("button", name="Forget …").focus()
+    page.keyboard.down("Enter")
+    confirm = page.get_by_role("button", name="Forget one item")
+    expect(confirm).to_be_focused()
+    page.keyboard.down("Enter")
+    page.keyboard.up("Enter")
+    expect(confirm).to_be_focused()
+    assert operator.get_memory(memory).text == "The old port is 6000"
+    press(page, "Enter")
+    expect(confirm).to_have_count(0)
+    for gone in (memory, "mem_x"):
+        page.goto(f"{page.url.split('#')[0]}#/memory/{gone}")
+        expect(page.get_by_role("complementary")).to_contain_text(f"no memory '{gone}'")
 
 
 def test_hostile_memories_are_text_and_observers_see_none(
@@ -153,11 +160,7 @@ def test_what_runs_would_teach_is_accepted_and_rejected_by_keys(
         ("Persephone", "Reject", "rejected", second),
     ):
         row = page.get_by_role("listitem").filter(has_text=text)
-        for _ in range(60):
-            button = row.get_by_role("button", name=word)
-            if button.evaluate("element => element === document.activeElement"):
-                break
-            page.keyboard.press("Tab")
+        tab_to(page, row.get_by_role("button", name=word))
         press(page, "Enter")
         expect(row).to_have_count(0)
         assert state == operator.get_candidate(one).state
@@ -198,7 +201,6 @@ def test_axe_finds_no_violation(
     open_page: OpenPage, operator: blocking.BlockingClient, scheme: str, size: dict[str, int]
 ) -> None:
     """The list, hits with their parts and one item pass axe."""
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     found = operator.add_memory("The build takes four minutes", kind="fact")
     for address in ("#/memory?q=build", f"#/memory/{found.memory_id}", "#/inbox?tab=learning"):
         page = open_page(address, size=size, scheme=scheme)
@@ -208,5 +210,4 @@ def test_axe_finds_no_violation(
             .or_(page.get_by_text("lexical 0").first)
             .first
         ).to_be_visible()
-        result = axe.run(page)
-        assert result.violations_count == 0, result.generate_report()
+        check_access(page)

@@ -1,14 +1,8 @@
 """The screen Now: the first line is the answer, and a question is answered from there by keys alone."""
 
-from typing import Any
-
-import pytest
-
 from palyra.client import blocking
 from tests.console.conftest import PHONE, OpenPage
-from tests.optional import reason_without
-
-expect: Any = pytest.importorskip("playwright.sync_api", reason=reason_without("playwright")).expect
+from tests.console.hands import expect
 
 WRITE = '/call write_file {"path": "notes/plan.md", "content": "# Plan\\n\\n- one\\n"}'
 HOSTILE = "Pay <img src=x onerror=alert(1)> Rechnung\u202efdp.exe"
@@ -64,3 +58,17 @@ def test_what_went_wrong_and_hostile_text(
     expect(row.locator(".hostile")).to_have_text("\\u202e")
     expect(row.locator(".hostile")).to_have_attribute("title", "RIGHT-TO-LEFT OVERRIDE")
     assert page.locator("img").count() == 0
+
+
+def test_what_a_role_may_not_see_is_not_called_well(
+    open_page: OpenPage, operator: blocking.BlockingClient
+) -> None:
+    """Without the scope for incidents and models, none is denied; an observer, who has it, reads that nothing is wrong."""
+    ada = operator.create_token(principal="ada", role="person", name="ada").token
+    page = open_page("#/now", token=ada)
+    expect(page.get_by_role("heading", level=1)).to_have_text(
+        "No question waits. Of the runs that this role may see, none went wrong in 24 h."
+    )
+    expect(page.get_by_text("This role may not see incidents.")).to_be_visible()
+    expect(page.get_by_text("incidents are not for this role")).to_be_visible()
+    expect(page.get_by_text("Nothing went wrong.")).to_have_count(0)

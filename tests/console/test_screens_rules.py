@@ -1,21 +1,16 @@
 """The screen Rules: what would be decided, which grants hold, who may connect; revoked by keyboard."""
 
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from palyra.client import blocking
 from palyra.errors import Forbidden
 from tests.console.conftest import OpenPage, looks
+from tests.console.hands import asked_to_write, check_access, expect, tab_to
 from tests.console.wire import Wire
 from tests.e2e.daemon_process import DaemonProcess
-from tests.optional import reason_without
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
-
-expect: Any = pytest.importorskip("playwright.sync_api", reason=reason_without("playwright")).expect
 
 HOSTILE = "<img src=x onerror=alert(1)>\u202etxt"
 EXPLAIN = "#/rules/explain?tool=write_file&args=%7B%22path%22%3A%22notes%2Fa.md%22%2C%22content%22%3A%22x%22%7D"
@@ -23,24 +18,12 @@ EXPLAIN = "#/rules/explain?tool=write_file&args=%7B%22path%22%3A%22notes%2Fa.md%
 
 def grant(operator: blocking.BlockingClient, path: str) -> str:
     """A grant that writes this file for a quarter of an hour; its id."""
-    run = operator.start_run(f'Write\n/call write_file {{"path": "{path}", "content": "x"}}')
-    operator.wait_run(run.run_id, until="attention")
-    [found] = operator.list_approvals(run_id=run.run_id, pending_only=True)
+    found = asked_to_write(operator, path)
     done = operator.resolve_approval(
         found.approval_id, "allow", found.digest, scope="timeboxed", ttl_ms=900_000
     )
     assert done.grant_id is not None
     return done.grant_id
-
-
-def tab_to(page: "Page", target: Any) -> None:
-    """Move the focus to it with the tab key alone."""
-    expect(target).to_be_enabled()
-    for _ in range(200):
-        if target.evaluate("each => each === document.activeElement"):
-            return
-        page.keyboard.press("Tab")
-    raise AssertionError(f"the tab key does not reach {target}")
 
 
 def test_rules_are_explained_and_what_holds_is_revoked_by_keyboard(
@@ -225,7 +208,6 @@ def test_what_a_role_may_not_see_names_its_scope(
 @looks("phone-dark")
 def test_axe_finds_no_violation(open_page: OpenPage, scheme: str, size: dict[str, int]) -> None:
     """Explain, grants, agents, skills, suggestions and tokens pass axe in both themes and at both widths."""
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     wire = Wire()
     wire.change_result = {"skill.list": _skills, "policy.suggest": _suggestions}
     page = open_page(EXPLAIN, size=size, scheme=scheme, prepare=wire)
@@ -234,5 +216,4 @@ def test_axe_finds_no_violation(open_page: OpenPage, scheme: str, size: dict[str
         if tab != "explain":
             page.goto(f"{page.url.split('#')[0]}#/rules/{tab}")
             expect(page.locator(".rules-page > .pad h1")).to_have_text(re.compile(r"\.$"))
-        found = axe.run(page)
-        assert found.violations_count == 0, found.generate_report()
+        check_access(page)

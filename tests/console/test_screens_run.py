@@ -4,20 +4,17 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pytest
-
 from palyra.cli.tape import is_signed
 from palyra.client import blocking
 from palyra.core.tape.export import verify_export
 from tests.console.conftest import DESK, OpenPage, looks
-from tests.optional import reason_without
+from tests.console.hands import check_access, expect
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
     from tests.e2e.daemon_process import DaemonProcess
 
-expect: Any = pytest.importorskip("playwright.sync_api", reason=reason_without("playwright")).expect
 
 LIVE = "Stream\n/say begin\n/call list_dir {}\n/then\n/delay 40\n/tokens 20000"
 HOSTILE = "Pay <img src=x onerror=alert(1)> Rechnung\u202efdp.exe"
@@ -252,7 +249,6 @@ def test_axe_finds_no_violation(
     open_page: OpenPage, operator: blocking.BlockingClient, scheme: str, size: dict[str, int]
 ) -> None:
     """Timeline, inspector and panes pass axe in both themes and at both widths."""
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     run_id = finished(
         operator,
         f'Look\n/call read_file {{"path": "gone.md"}}\n{write("notes/axe.md", "x")}\n/then\n/say Done.',
@@ -265,5 +261,4 @@ def test_axe_finds_no_violation(
         expect(page.locator(".skeleton")).to_have_count(0)
         expect(page.locator(".waiting")).to_have_count(0)
         expect(page.locator(".meta, .inspector").first).to_be_attached()
-        found = axe.run(page)
-        assert found.violations_count == 0, (rest, found.generate_report())
+        check_access(page)

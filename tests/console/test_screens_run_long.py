@@ -1,18 +1,15 @@
 """A long tape on the screen of a run: what is not in sight is neither read nor in the document."""
 
 from collections.abc import Generator
-from typing import Any
 
 import pytest
 
 from palyra.client import blocking
 from tests.console.conftest import OpenPage
+from tests.console.hands import expect
 from tests.console.long_tape import FAILURES_EVERY, NEEDLE, NEEDLE_TURN, RUN, fill
 from tests.console.wire import Wire
 from tests.e2e.daemon_process import DaemonProcess
-from tests.optional import reason_without
-
-expect: Any = pytest.importorskip("playwright.sync_api", reason=reason_without("playwright")).expect
 
 LENGTH = 100_000
 MOST_ROWS = 80

@@ -4,20 +4,19 @@ import random
 import socket
 from collections.abc import Generator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from palyra.client import blocking
 from tests.console.conftest import OpenPage
+from tests.console.hands import expect
 from tests.console.wire import Wire
 from tests.e2e.daemon_process import DaemonProcess
-from tests.optional import reason_without
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-expect: Any = pytest.importorskip("playwright.sync_api", reason=reason_without("playwright")).expect
 
 TURNS = 300  # more than there is time for: the test ends the run
 

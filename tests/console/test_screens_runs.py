@@ -3,15 +3,12 @@
 import json
 import re
 from collections.abc import Callable
-from typing import Any
 
 import pytest
 
 from palyra.client import blocking
 from tests.console.conftest import OpenPage, looks
-from tests.optional import reason_without
-
-expect: Any = pytest.importorskip("playwright.sync_api", reason=reason_without("playwright")).expect
+from tests.console.hands import check_access, expect
 
 MANY = 230  # more than a page of the list
 MOST_ROWS = 80
@@ -118,7 +115,6 @@ def test_axe_finds_no_violation(
     open_page: OpenPage, runs: Callable[[str], str], scheme: str, size: dict[str, int]
 ) -> None:
     """The full table and an empty result pass axe in both themes and at both widths; a phone scrolls its rows exactly, too."""
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     runs("Last\n/say ok")
     page = open_page("#/runs", size=size, scheme=scheme)
     expect(page.locator("#runs tr[data-run]").first).to_contain_text("Last")
@@ -126,9 +122,7 @@ def test_axe_finds_no_violation(
     expect(page.locator("#runs tr.selected")).to_have_count(1)
     page.keyboard.press("PageDown")
     expect(page.locator("#runs tr.selected")).to_be_in_viewport()
-    found = axe.run(page)
-    assert found.violations_count == 0, found.generate_report()
+    check_access(page)
     page = open_page("#/runs?q=nothing+has+this", size=size, scheme=scheme)
     expect(page.get_by_text("No run fits")).to_be_visible()
-    found = axe.run(page)
-    assert found.violations_count == 0, found.generate_report()
+    check_access(page)

@@ -3,20 +3,17 @@
 import json
 from base64 import b64decode
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-import pytest
+from typing import TYPE_CHECKING
 
 from palyra.client import blocking
 from tests.console.conftest import OpenPage, looks
+from tests.console.hands import asked_to_write, check_access, expect
 from tests.console.wire import Wire
 from tests.e2e.daemon_process import DaemonProcess
-from tests.optional import reason_without
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
 
-expect: Any = pytest.importorskip("playwright.sync_api", reason=reason_without("playwright")).expect
 
 HOSTILE = (
     "<img src=x onerror=alert(1)> \u202efdp.exe [x](javascript:alert(1)) [y](https://a.example/)"
@@ -243,10 +240,8 @@ def test_the_mode_is_widened_by_two_acts_and_a_grant_is_revoked(
     open_page: OpenPage, operator: blocking.BlockingClient
 ) -> None:
     """`accept_edits` is confirmed on another button; a grant of the session is listed until it is revoked."""
-    call = json.dumps({"path": "notes/a.md", "content": "x"})
-    run, session = begin(operator, f"Write\n/call write_file {call}")
-    operator.wait_run(run, until="attention")
-    [question] = operator.list_approvals(run_id=run, pending_only=True)
+    question = asked_to_write(operator, "notes/a.md")
+    run, session = question.run_id, question.session_id
     operator.resolve_approval(question.approval_id, "allow", question.digest, scope="session")
     operator.wait_run(run)
     page = open_page(f"#/session/{session}")
@@ -311,7 +306,6 @@ def test_axe_finds_no_violation(
     open_page: OpenPage, operator: blocking.BlockingClient, scheme: str, size: dict[str, int]
 ) -> None:
     """A new and a full conversation with a question, and the roster, pass axe in both themes and at both widths."""
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     asked = json.dumps({"question": "Why?", "choices": ["a", "b"]})
     text = f'Read @file:nope.md\n/say # Head\n/say | a | b |\n/say |---|---|\n/say | 1 | `x` |\n/call read_file {{"path": "nope.md"}}\n/call ask_user {asked}'
     run, session = begin(operator, text)
@@ -326,5 +320,4 @@ def test_axe_finds_no_violation(
         expect(
             page.get_by_role("form", name=name) if name else page.locator(".talks").first
         ).to_be_visible()
-        found = axe.run(page)
-        assert found.violations_count == 0, found.generate_report()
+        check_access(page)

@@ -8,11 +8,9 @@ import pytest
 
 from palyra.client import blocking
 from tests.console.conftest import OpenPage, looks
+from tests.console.hands import check_access, expect
 from tests.console.wire import Wire
 from tests.e2e.daemon_process import DaemonProcess, running
-from tests.optional import reason_without
-
-expect: Any = pytest.importorskip("playwright.sync_api", reason=reason_without("playwright")).expect
 
 PRICES = """[[usage.prices]]
 model = "scripted"
@@ -163,9 +161,7 @@ def test_axe_finds_no_violation(
 ) -> None:
     """Plot, table, accounts and form pass axe in both themes and at both widths."""
     assert spent
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
     page = open_page("#/usage?budget=new", size=size, scheme=scheme)
     expect(page.get_by_role("form")).to_be_visible()
     expect(page.get_by_role("region", name="Sums")).to_be_visible()
-    found = axe.run(page)
-    assert found.violations_count == 0, found.generate_report()
+    check_access(page)

@@ -14,6 +14,7 @@ from palyra.errors import Unauthenticated
 from tests.console.logins import ask, log_in
 from tests.console.other_port import other_port
 from tests.e2e.daemon_process import DaemonProcess, running
+from tests.optional import reason_without
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, BrowserContext, Page
@@ -91,7 +92,9 @@ def wants_login(page: "Page") -> None:
 
 def expect(what: Any) -> Any:
     """Playwright's assertion."""
-    return pytest.importorskip("playwright.sync_api").expect(what)
+    return pytest.importorskip("playwright.sync_api", reason=reason_without("playwright")).expect(
+        what
+    )
 
 
 # --- without a browser

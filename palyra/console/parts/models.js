@@ -46,11 +46,15 @@ function serverTable(servers) {
 
 function queues(context, health, panel) {
   const { status, questions } = context.store.state;
-  const waiting = health.sessions?.filter((each) => each.waiting?.length || each.paused_ms) ?? [];
   const calls = health.models?.models.reduce((sum, each) => sum + (each.waiting ?? 0), 0);
   const rows = [["Questions to people", questions?.length, "#/inbox"], ["Rows for the journal", status?.journal_backlog], ["Calls of models", calls], ["Runs that no start could resume", status?.stranded_runs, "#/runs?phase=stranded"]];
   return html`<dl class="facts">${rows.filter(([, count]) => count != null).map(([name, count, to]) => html`<dt>${name}</dt><dd class=${count ? "strong" : "muted"}>${to && count ? html`<a href=${to}>${grouped(count)}</a>` : grouped(count)}</dd>`)}
       <dt>Tasks</dt><dd>${panel("task.counts", health.tasks, (each) => html`<a href="#/tasks">${each.due} due</a>, ${each.running} running, ${each.failed ? html`<span class="bad">${each.failed} failed</span>` : "none failed"}${each.oldest_due_ms ? `, the oldest waits ${span(context.now() - each.oldest_due_ms)}` : ""}`)}</dd></dl>
-    ${waiting.length ? html`<ul class="after">${keyed(waiting, (each) => each.session_id, (each) => html`<li class="spread"><a href=${href("session", [each.session_id])}>${each.title || each.key || `session ${tail(each.session_id)}`}</a>
-      <span class="wait">${each.waiting?.length ?? 0} waiting${each.paused_ms ? ", paused" : ""}</span></li>`)}</ul>` : html`<p class="after muted">No conversation has messages waiting.</p>`}`;
+    ${panel("session.list", health.sessions, (sessions) => conversations(sessions.filter((each) => each.waiting?.length || each.paused_ms)))}`;
+}
+
+function conversations(waiting) {
+  if (!waiting.length) return html`<p class="after muted">No conversation has messages waiting.</p>`;
+  return html`<ul class="after">${keyed(waiting, (each) => each.session_id, (each) => html`<li class="spread"><a href=${href("session", [each.session_id])}>${each.title || each.key || `session ${tail(each.session_id)}`}</a>
+      <span class="wait">${each.waiting?.length ?? 0} waiting${each.paused_ms ? ", paused" : ""}</span></li>`)}</ul>`;
 }

@@ -72,7 +72,7 @@ export function runPane(context, run, act) {
       <dt>Cost</dt><dd>${exact(view.cost_usd_micros)}${view.unpriced_calls ? `, and ${many(view.unpriced_calls, "call")} without a price` : ""}</dd><dt>Tape</dt><dd>${grouped(reader.tape.head + 1)} events${reader.tape.floor ? `, from ${grouped(reader.tape.floor)} on` : ""}</dd></dl>`)}
     ${section("Family", "", "", html`<ul class="rows-plain">${view.parent_run_id ? html`<li>from <a href=${href("run", [view.parent_run_id])}>run ${tail(view.parent_run_id)}</a></li>` : null}
       ${(family ?? []).map((each) => html`<li class="cut">${phase(each)} <a href=${href("run", [each.run_id])}>run ${tail(each.run_id)}</a> <span class="muted">${each.agent} ${oneLine(each.title, 60)}</span></li>`)}
-      ${!view.parent_run_id && !family?.length ? html`<li class="soft">It stands alone.</li>` : null}</ul>`)}
+      ${!view.parent_run_id && family?.length === 0 ? html`<li class="soft">It stands alone.</li>` : null}</ul>`)}
     ${section("Proofs", "", "", html`<p class="after proofs"><button class="button" ?disabled=${!context.isLive()} @click=${act.verify}>Verify</button>
       <button class="button" ?disabled=${!context.isLive()} @click=${act.replay}>Replay</button>
       <button class="button" ?disabled=${!context.isLive()} @click=${act.exportTape}>Export</button></p>

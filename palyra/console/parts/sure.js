@@ -16,6 +16,5 @@ export function sure(context, own, { key, text, sure: again, label, look = "quie
     set(null);
     act();
   };
-  return html`<button class="button ${isArmed ? "bad" : look}" type="button" ?disabled=${isOff || !context.isLive()} aria-label=${label ? `${isArmed ? again : text} ${label}` : null}
-    @keydown=${(event) => event.repeat && event.preventDefault()} @click=${press} @blur=${() => own.sure === key && set(null)}>${isArmed ? again : text}</button>`;
+  return html`<button class="button ${isArmed ? "bad" : look}" type="button" ?disabled=${isOff || !context.isLive()} aria-label=${label ? `${isArmed ? again : text} ${label}` : null} @click=${press} @blur=${() => own.sure === key && set(null)}>${isArmed ? again : text}</button>`;
 }

@@ -11,7 +11,7 @@ import { modelsView } from "../parts/models.js";
 import { section } from "../parts/section.js";
 import { failure, skeleton } from "../parts/states.js";
 import { actorView, PAGE, tree } from "../parts/tree.js";
-import { href, parse } from "../route.js";
+import { href } from "../route.js";
 import { html } from "../view.js";
 
 export const title = "Health";
@@ -165,7 +165,7 @@ function treeView(context, { parts, query }) {
   const isFiltered = query.only === "unwell" || wanted;
   const shown = isFiltered ? rowsWith(health.rows, (row) => (query.only !== "unwell" || isUnwell(row)) && row.id.toLowerCase().includes(wanted)) : health.rows;
   const to = (patch) => href("health", parts, { ...query, from: null, ...patch });
-  const aside = html`<input class="field small-field" type="search" aria-label="Find an actor" placeholder="Find an actor  /" value=${query.find ?? ""} @change=${(event) => context.go(to({ find: event.target.value.trim() }))}>
+  const aside = html`<input class="field small-field" type="search" aria-label="Find an actor" placeholder="Find an actor  /" value=${query.find ?? ""} @input=${({ target }) => context.replace(to({ find: target.value.trim() }))}>
     <a class="act" href=${to({ only: query.only ? null : "unwell" })}>${query.only ? "the whole tree" : "only what is not well"} <kbd>w</kbd></a>`;
   const from = Math.min(Number(query.from) || 0, Math.max(0, shown.length - 1));
   const path = parts[0] === "tree" ? parts[1] : undefined;
@@ -194,7 +194,7 @@ function inspect(context, { parts: [kind, id], query }, list, open) {
 
 /** The next incident, or the one before. */
 function step(context, by) {
-  const { parts, query } = parse(location.hash); // a second key may come before the page has followed the first
+  const { parts, query } = context.route;
   const list = sorted(context.store.state.incidents);
   if (!list.length || parts[0] === "models") return false;
   const at = list.findIndex((each) => each.incident_id === parts[1]);
@@ -203,7 +203,7 @@ function step(context, by) {
 }
 
 const toggle = (context, name, value) => {
-  const { parts, query } = parse(location.hash);
+  const { parts, query } = context.route;
   context.go(href("health", parts, { ...query, [name]: query[name] ? null : value }));
 };
 

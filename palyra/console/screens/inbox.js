@@ -1,6 +1,6 @@
 // Inbox: the queue of questions, the card of one of them, what was answered, pairings and learning.
 //
-// State: `inbox` = {card, history, later (ids hidden on this screen), tab, lists}.  A card is chosen by a person
+// State: `inbox` = {card, history, failed (its error), later (ids hidden on this screen), lists}.  A card is chosen by a person
 // and stays until it is left, whatever the queue does meanwhile; `parts/card.js` shows it.
 
 import * as arming from "../fold/arm.js";
@@ -10,7 +10,7 @@ import { cardView, isAnswerable, obstacle } from "../parts/card.js";
 import { answeredList, queue } from "../parts/queue.js";
 import { learningList, pairingList, readReview } from "../parts/review.js";
 import { readRing, ringLine } from "../parts/ring.js";
-import { empty, failure } from "../parts/states.js";
+import { empty, failure, skeleton } from "../parts/states.js";
 import { href } from "../route.js";
 import { html } from "../view.js";
 
@@ -121,10 +121,12 @@ async function readHistory(context) {
   const { inbox } = context.store.state;
   try {
     const { approvals } = await context.ask("approval.list", { pending_only: false, limit: HISTORY });
+    inbox.failed = null;
     inbox.history = approvals.filter((each) => each.state !== "pending").sort((left, right) => right.resolved_ms - left.resolved_ms);
     context.store.touch();
   } catch (error) {
     inbox.failed = error;
+    context.store.touch();
   }
 }
 
@@ -241,11 +243,11 @@ export function view(context, route) {
   const { inbox, questions, refused } = context.store.state;
   const tab = route.query.tab ?? "questions";
   const { card } = inbox ?? {};
-  if (!inbox || !questions) return html`<div class="pad">${refused?.["approval.list"] ? failure(refused["approval.list"]) : null}</div>`;
+  if (!inbox || !questions) return html`<div class="pad">${refused?.["approval.list"] ? failure(refused["approval.list"]) : skeleton(8)}</div>`;
   if (wantsFocus && card?.record) requestAnimationFrame(focusCard);
   const isAlone = route.parts.length > 0;
   return html`<div class="split inbox ${isAlone ? "has-card" : ""} ${context.isLive() ? "" : "dim"}">
-    <section class="queue" aria-label="Queue"><h1 class="aloud">Inbox</h1>${tabs(context, tab)}${{ questions: () => queue(context, inbox), answered: () => answeredList(context, inbox), learning: () => learningList(context), pairings: () => pairingList(context) }[tab]?.()}${ringLine(context)}</section>
+    <section class="queue" aria-label="Queue"><h1 class="aloud">Inbox</h1>${tabs(context, tab)}${{ questions: () => queue(context, inbox), answered: () => (inbox.history ? answeredList(context, inbox) : inbox.failed ? failure(inbox.failed, () => readHistory(context)) : skeleton()), learning: () => learningList(context), pairings: () => pairingList(context) }[tab]?.()}${ringLine(context)}</section>
     ${card ? cardView(context, Object.assign(card, { history: inbox.history, place: placeOf(context, card) }), actsOf(context, card)) : html`<div class="pad only-wide">${empty("No question waits", "A call that a policy asks about is here with all that it would do, until it is answered or its time is over.")}</div>`}
   </div>`;
 }

@@ -1,7 +1,7 @@
 // Memory: what is remembered, why a search finds it, where it comes from; correct, pin, forget.
 //
-// Address: `#/memory/mem_…?q=TEXT&kind=…&old=1`.  State: `memory` = {status, list, item, origins, editing, forgetting,
-// says}; `item` is {item, history} of the address, `origins` the events that it was made from.
+// Address: `#/memory/mem_…?q=TEXT&kind=…&old=1`.  State: `memory` = {status, list, text (typed, not yet searched), item, origins,
+// editing, forgetting, says}; `item` is {item, history} of the address, `origins` the events that it was made from.
 
 import { along, changedWords } from "../fold/difference.js";
 import { grouped, many, oneLine, sentence, tail } from "../fold/text.js";
@@ -88,7 +88,7 @@ export function view(context, { parts: [id], query }) {
   const retry = () => readList(context, query);
   return html`<div class="split with-item memory ${id ? "has-item" : ""} ${context.isLive() ? "" : "dim"}"><div class="pad"><h1>Memory</h1>
     ${place.status_error ? shown(place, "status", retry) : html`<p class="soft">${place.status ? describe(place.status) : ""}</p>
-    <form class="ask-memory" role="search" @submit=${(event) => search(context, query, event)}><input class="field" type="search" name="q" aria-label="Search the memory" placeholder="A question, or words" .value=${query.q ?? ""} maxlength="2000">
+    <form class="ask-memory" role="search" @submit=${(event) => search(context, query, event)}><input class="field" type="search" name="q" aria-label="Search the memory" placeholder="A question, or words" .value=${place.text ?? query.q ?? ""} @input=${({ target }) => (place.text = target.value)} maxlength="2000">
       <select class="field" name="kind" aria-label="Kind" @change=${(event) => event.target.form.requestSubmit()}><option value="">every kind</option>${KINDS.map((kind) => html`<option value=${kind} ?selected=${query.kind === kind}>${kind}</option>`)}</select>
       <label class="check"><input type="checkbox" name="old" ?disabled=${Boolean(query.q)} .checked=${Boolean(query.old)} @change=${(event) => event.target.form.requestSubmit()}> superseded too</label></form>
     ${section(query.q ? "Hits" : "Items", counted(place.list), query.q ? legend() : null, shown(place, "list", retry, (list) => (list.hits ? hits(context, list, id, query) : items(context, list, id, query))))}
@@ -105,6 +105,7 @@ function describe({ principal, items: count, pinned, never_recall: never, supers
 function search(context, query, event) {
   event.preventDefault();
   const { q, kind, old } = event.target.elements;
+  context.store.state.memory.text = null; // the address has it
   context.go(href("memory", [], { ...query, q: q.value.trim(), kind: kind.value, old: old.checked && !q.value.trim() ? 1 : "" }));
   if (document.activeElement === q) q.blur();
 }

@@ -68,7 +68,7 @@ async function read(context) {
     const [ended, sessions, models] = await Promise.all([
       ask("run.list", { states: ["done", "failed"], limit: 200 }),
       ask("session.list", { limit: 50 }),
-      ask("model.list").catch(() => ({ models: [] })),
+      ask("model.list").catch(() => ({ models: null })),
     ]);
     const wrong = ended.runs.filter((run) => isWrong(run) && endOf(run) > context.now() - DAY_MS);
     store.set({ now: { ...store.state.now, wrong, sessions: sessions.sessions, models: models.models, isRead: true } });
@@ -117,7 +117,7 @@ export function view(context) {
   if (!now?.runs || !now.isRead || !state.status) return html`<div class="pad">${now?.error ? failure(now.error, () => open(context)) : skeleton(8)}</div>`;
   return html`<div class="now ${context.isLive() ? "" : "dim"}">
     <div class="pad">
-      <h1>${answer(context, state)}</h1><p class="soft">${second(state)}</p>
+      <h1>${answer(context, state)}</h1><p class="soft">${[second(state), unseen(state)].filter(Boolean).join(" ")}</p>
       <div class="pair">
         ${section("Waiting for you", waitingCount(state), html`<a href="#/inbox">Inbox</a>`, waiting(context, state))}
         ${section("Went wrong in 24 h", trouble(state).length, html`<a href="#/health/incidents">Health</a>`, wrong(context, state))}
@@ -129,8 +129,8 @@ export function view(context) {
   </div>`;
 }
 
-/** The sentence that says whether somebody has to act. */
-export function answer(context, { questions, incidents, status, now }) {
+/** The sentence that says whether somebody has to act; of what this role may not see it says nothing. */
+function answer(context, { questions, incidents, status, now }) {
   const first = questions?.[0];
   const open = incidents?.filter(isOpen).length ?? 0;
   if (status && !status.is_writable) return "The journal cannot be written: no run goes on.";
@@ -139,9 +139,16 @@ export function answer(context, { questions, incidents, status, now }) {
     const waits = `${sentence(many(questions.length, "question"))} ${questions.length === 1 ? "waits" : "wait"}.`;
     return `${waits} ${questions.length === 1 ? "It" : "The first"} ends in ${ends}.`;
   }
-  if (open) return `${sentence(many(open, "incident"))} ${open === 1 ? "is" : "are"} open. No question waits.`;
-  if (now.wrong.length) return `No question waits. ${sentence(many(now.wrong.length, "run"))} went wrong in 24 h.`;
-  return "Nothing waits and nothing is wrong.";
+  const calm = questions ? "No question waits. " : "";
+  if (open) return `${calm}${sentence(many(open, "incident"))} ${open === 1 ? "is" : "are"} open.`;
+  if (now.wrong.length) return `${calm}${sentence(many(now.wrong.length, "run"))} went wrong in 24 h.`;
+  return questions && incidents ? "Nothing waits and nothing is wrong." : `${calm}Of the runs that this role may see, none went wrong in 24 h.`;
+}
+
+/** What this role may not see. */
+function unseen({ questions, incidents }) {
+  const hidden = [!questions && "questions", !incidents && "incidents"].filter(Boolean);
+  return hidden.length ? `This role may not see ${hidden.join(" and ")}.` : "";
 }
 
 function second({ questions, incidents, now, pairings, candidates }) {
@@ -213,7 +220,7 @@ function trouble({ incidents, now }) {
 
 function wrong(context, state) {
   const rows = trouble(state);
-  if (!rows.length) return html`<p class="muted quiet-line">Nothing went wrong.</p>`;
+  if (!rows.length) return html`<p class="muted quiet-line">${state.incidents ? "Nothing went wrong." : "No run went wrong; incidents are not for this role."}</p>`;
   return html`<ul class="trouble">${keyed(rows.slice(0, 5), (row) => row.id, (row) => html`<li>
       ${row.incident ? incident(row.incident) : ended(row.run)}
       <time class="when" title=${moment(row.at)}>${span(context.now() - row.at)}</time>
@@ -256,11 +263,11 @@ function row(context, run, event, text) {
 /** Well-being, in one line at the foot. */
 function well({ status, now, accounts }) {
   if (!status) return null;
-  const breakers = now.models.filter((model) => model.breaker !== "closed");
+  const breakers = (now.models ?? []).filter((model) => model.breaker !== "closed");
   const near = (accounts ?? []).filter((each) => each.spent + each.reserved >= NEAR * (each.hard ?? each.soft ?? Infinity));
   const facts = [
     ["Journal", status.is_writable ? `writable, backlog ${status.journal_backlog ?? 0}` : "read only", !status.is_writable && "bad"],
-    ["Breakers", breakers.map((each) => `${each.name} ${each.breaker}`).join(", ") || "closed", breakers.length > 0 && "wait"],
+    ["Breakers", breakers.map((each) => `${each.name} ${each.breaker}`).join(", ") || (now.models ? "closed" : "not known"), breakers.length > 0 && "wait"],
     ["Memory", status.embedder?.in_use ? "hybrid" : "lexical"],
     ["Connections", status.connections ?? 0],
     ...(status.stranded_runs ? [["Stranded runs", status.stranded_runs, "bad"]] : []),

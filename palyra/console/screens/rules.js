@@ -11,7 +11,7 @@ import { failure, skeleton } from "../parts/states.js";
 import { suggestionsView } from "../parts/suggestions.js";
 import { sure } from "../parts/sure.js";
 import { tokensView } from "../parts/tokens.js";
-import { href, parse } from "../route.js";
+import { href } from "../route.js";
 import { html } from "../view.js";
 
 export const title = "Rules";
@@ -156,7 +156,7 @@ function panel(context, rules, route, { reads: [[name]], view: of, says }) {
 
 function turn(context, by) {
   const names = Object.keys(TABS);
-  context.go(href("rules", [names[(names.indexOf(tabOf(parse(location.hash))) + by + names.length) % names.length]]));
+  context.go(href("rules", [names[(names.indexOf(tabOf(context.route)) + by + names.length) % names.length]]));
 }
 
 const focus = (selector) => () => document.querySelector(selector)?.focus() ?? undefined;

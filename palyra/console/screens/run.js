@@ -82,7 +82,7 @@ async function start(context, run) {
   if (run.query.q) void search(context, run);
   readPane(context, run);
   if (reader.tape.head < AUTO_VERIFY) void acts.verify(context, run);
-  run.family = await context.ask("run.list", { parent_run_id: run.id, limit: 50 }).then(({ runs }) => runs, () => []);
+  run.family = await context.ask("run.list", { parent_run_id: run.id, limit: 50 }).then(({ runs }) => runs, () => null);
   context.store.touch();
 }
 
@@ -137,10 +137,8 @@ function address(run, patch = {}, seq = run.seq) {
 }
 
 /** Select an event; the history keeps one entry for all selections. */
-function select(run, seq, patch) {
-  const to = address(run, patch, seq);
-  run.seq = seq; // the next key may come before the address is followed
-  if (to !== location.hash) location.replace(to);
+function select(context, run, seq, patch) {
+  context.replace(address(run, patch, seq));
 }
 
 /** What the screen's buttons, links and keys do. */
@@ -150,9 +148,9 @@ function actsOf(context, run) {
     ...bound,
     address: (patch) => address(run, patch),
     at: (seq) => address(run, {}, seq),
-    select: (seq, patch) => select(run, seq, patch),
+    select: (seq, patch) => select(context, run, seq, patch),
     toEnd: () => setFollow(context, run, !run.follow),
-    mark: (names, isBackwards) => void toMark(context, run, names, isBackwards),
+    mark: (names, isBackwards) => toMark(context, run, names, isBackwards),
     leaveSearch: () => context.go(address(run, { q: null })),
     ask: (event) => void take(context, run, event),
   };
@@ -165,12 +163,22 @@ function setFollow(context, run, isOn) {
   context.store.touch();
 }
 
-async function toMark(context, run, names, isBackwards) {
+/** Go to the next event with a mark; a second wish begins where the first has led. */
+function toMark(context, run, names, isBackwards) {
+  run.marking = (run.marking ?? Promise.resolve()).then(() => mark(context, run, names, isBackwards));
+}
+
+async function mark(context, run, names, isBackwards) {
   const { reader } = run;
   const from = run.seq ?? (isBackwards ? reader.tape.head + 1 : reader.tape.floor - 1);
-  const seq = await reader.mark(names, from, isBackwards).catch((error) => context.announce(error.message, { isUrgent: true }));
-  if (seq === undefined) context.announce(`No ${isBackwards ? "earlier" : "later"} ${names[0]}`);
-  else select(run, seq);
+  try {
+    const seq = await reader.mark(names, from, isBackwards);
+    if (run.isClosed) return;
+    if (seq === undefined) context.announce(`No ${isBackwards ? "earlier" : "later"} ${names[0]}`);
+    else select(context, run, seq);
+  } catch (error) {
+    context.announce(error.message, { isUrgent: true });
+  }
 }
 
 /** The field for a search or, after a colon, a jump. */
@@ -182,7 +190,7 @@ function take(context, run, event) {
   run.draft = undefined;
   if (jump) {
     const { floor, head: end } = run.reader.tape;
-    select(run, Math.max(floor, Math.min(end, Number(jump[1]))), { q: null });
+    select(context, run, Math.max(floor, Math.min(end, Number(jump[1]))), { q: null });
   } else context.go(address(run, { q: text || null }));
   list()?.focus();
 }
@@ -212,7 +220,7 @@ function timeline(context, run) {
       : reader.view.purged_ms ? html`<p class="note-line muted">What was said was removed from this tape; its chain is kept.</p>` : null}
     ${rows.length || isLive ? null : html`<p class="soft pad">${found ? "" : noRows(name, tape)}</p>`}
     <tape-list class="tape" .label=${found ? "Found events" : { story: "Story", calls: "Calls", raw: "Events" }[name]} .rows=${rows} .template=${found ? found.template : run.template} .version=${reader.version} .selected=${selectedRow(run, rows)}
-      .goal=${run.goal} .follow=${run.follow && !found} .tail=${isLive ? run.live.element : null} .onSelect=${(seq) => select(run, seq, { open: 1 })}
+      .goal=${run.goal} .follow=${run.follow && !found} .tail=${isLive ? run.live.element : null} .onSelect=${(seq) => select(context, run, seq, { open: 1 })}
       .onLeave=${() => setFollow(context, run, false)} .onSight=${(first, last) => sighted(context, run, first, last)}></tape-list></div>`;
 }
 
@@ -245,7 +253,7 @@ function compose(context, run, act) {
 export const keys = (context) => {
   const here = (act) => (event) => (context.store.state.run?.reader.tape ? act(context.store.state.run, event) : false);
   const step = (by) => here((run) => acts.step(context, run, by, select));
-  const mark = (names, isBackwards) => here((run) => void toMark(context, run, names, isBackwards));
+  const marked = (names, isBackwards) => here((run) => toMark(context, run, names, isBackwards));
   const field = (text) => here((run) => {
     const found = document.getElementById("find");
     run.draft = found.value = text;
@@ -256,8 +264,8 @@ export const keys = (context) => {
     { key: "ArrowUp", what: "Row before", act: here((run, event) => !isElsewhere(event) && acts.step(context, run, -1, select)) },
     { key: "Home", what: "First", act: here((run, event) => !isElsewhere(event) && acts.toRow(context, run, 0, select)) }, { key: "End", what: "Last", act: here((run, event) => !isElsewhere(event) && acts.toRow(context, run, -1, select)) },
     { key: "[", what: "Event before of the same family", act: here((run) => acts.family(context, run, -1, select)) }, { key: "]", what: "Next event of the same family", act: here((run) => acts.family(context, run, 1, select)) },
-    { key: "e", what: "Next failure", act: mark(["failure", "denial"], false) }, { key: "E", what: "Failure before", act: mark(["failure", "denial"], true) },
-    { key: "p", what: "Next approval", act: mark(["approval"], false) }, { key: "P", what: "Approval before", act: mark(["approval"], true) },
+    { key: "e", what: "Next failure", act: marked(["failure", "denial"], false) }, { key: "E", what: "Failure before", act: marked(["failure", "denial"], true) },
+    { key: "p", what: "Next approval", act: marked(["approval"], false) }, { key: "P", what: "Approval before", act: marked(["approval"], true) },
     { key: "/", what: "Search this tape", act: field("") }, { key: ":", what: "Jump to an event: : and its number", act: field(":") },
     { key: "v", what: "Story, Calls, Raw", act: here((run) => context.go(address(run, { view: VIEWS[(VIEWS.indexOf(run.view) + 1) % VIEWS.length] }))) },
     { key: "f", what: "Follow the end", act: here((run) => setFollow(context, run, !run.follow)) }, { key: "y", what: "Copy the address of the event", act: here((run) => acts.copy(context, run)) },

@@ -92,7 +92,7 @@ function typed(context, runs, text) {
   runs.text = text;
   clearTimeout(timer);
   timer = setTimeout(() => {
-    location.replace(href("runs", [], { ...context.route.query, q: text.trim() }));
+    context.replace(href("runs", [], { ...context.route.query, q: text.trim() }));
     runs.text = null;
   }, TYPED_MS);
 }

@@ -59,7 +59,7 @@ export function view(context, { query }) {
   const rows = groups.flat();
   const act = context.may("sessions:write") && context.isLive() ? actsOf(context) : null;
   return html`<div class="pad sessions ${context.isLive() ? "" : "dim"}"><div class="head"><h1>${answer(groups, query.q)}</h1><span class="right">${context.may("runs:write") ? html`<a class="button go" href="#/session/new">New conversation <kbd>c</kbd></a>` : null}</span></div>
-    ${roster.sessions.length ? html`<p class="find"><input class="field" id="find" type="search" aria-label="Find a conversation" placeholder="Title, key or id" value=${query.q ?? ""} @input=${({ target }) => location.replace(href("sessions", [], { q: target.value }))}></p>` : null}
+    ${roster.sessions.length ? html`<p class="find"><input class="field" id="find" type="search" aria-label="Find a conversation" placeholder="Title, key or id" value=${query.q ?? ""} @input=${({ target }) => context.replace(href("sessions", [], { q: target.value }))}></p>` : null}
     ${sessions.says ? html`<p class="bad" role="alert">${sessions.says}</p>` : null}
     ${roster.sessions.length ? null : empty("No conversation yet", html`A message makes one: <a href="#/session/new">write it here</a>, or in a terminal.`, 'palyra run "hello"')}
     ${rows.length || !roster.sessions.length ? null : html`<p class="muted after">No conversation among the newest ${roster.sessions.length} has this in its title, key or id.</p>`}

@@ -11,7 +11,7 @@ import { dayAccount } from "../overview.js";
 import { accountsView, budgetForm } from "../parts/accounts.js";
 import { empty, failure, skeleton } from "../parts/states.js";
 import { plotTable, shade, timePlot } from "../parts/time-plot.js";
-import { href, parse } from "../route.js";
+import { href } from "../route.js";
 import { html, keyed } from "../view.js";
 
 export const title = "Usage";
@@ -146,7 +146,8 @@ function focusForm() {
 /** What was spent, today's part of its limit, what open calls hold, and the account nearest to its limit. */
 function figures(context, usage, since) {
   const { today, accounts } = context.store.state;
-  const list = usage.accounts?.accounts ?? accounts ?? [];
+  const known = usage.accounts?.accounts ?? accounts;
+  const list = known ?? [];
   const day = dayAccount(list);
   const near = nearest(list);
   const reserved = Math.max(0, ...list.filter((each) => each.metric === "usd_micros").map((each) => each.reserved));
@@ -157,8 +158,8 @@ function figures(context, usage, since) {
   const isKnown = usage.stamp?.endsWith(` ${since}`);
   return html`<div class="figures">${figure(`Last ${PERIODS[since].says}`, isKnown ? headline(usage.sums.total.cost_usd_micros ?? 0) : "…")}
     ${figure(day?.hard ? `Today, of ${headline(day.hard)}` : "Today, since midnight UTC", today ? headline(today.cost_usd_micros ?? 0) : "…")}
-    ${figure("Reserved by open calls", headline(reserved), "muted")}
-    ${near ? figure(`${near.budget_id}, ${of}`, `${Math.floor(share * 100)} %`, isNear ? "wait" : "") : figure("Of a limit", "none set", "muted")}</div>`;
+    ${figure("Reserved by open calls", known ? headline(reserved) : "…", "muted")}
+    ${near ? figure(`${near.budget_id}, ${of}`, `${Math.floor(share * 100)} %`, isNear ? "wait" : "") : figure("Of a limit", known ? "none set" : "…", "muted")}</div>`;
 }
 
 function spent(context, usage, { query }, by, since) {
@@ -195,15 +196,14 @@ function aloud({ unpriced_calls: unpriced, estimated_calls: estimated, broken_ca
   return parts.filter(Boolean).map((each, at) => [at ? ", " : "", each]);
 }
 
-// Keys go on from the address: a second one may come before the page has followed the first.
-const change = (context, patch) => context.go(href("usage", [], { ...parse(location.hash).query, ...patch }));
+const change = (context, patch) => context.go(href("usage", [], { ...context.route.query, ...patch }));
 
 export const keys = (context) => [
-  { key: "t", what: "Table instead of plot", act: () => change(context, { as: parse(location.hash).query.as ? null : "table" }) },
+  { key: "t", what: "Table instead of plot", act: () => change(context, { as: context.route.query.as ? null : "table" }) },
   { key: "b", what: "Set a budget", act: () => change(context, { budget: "new" }) },
-  { key: "[", what: "The grouping before", act: () => change(context, { by: turn(-1) }) },
-  { key: "]", what: "The next grouping", act: () => change(context, { by: turn(1) }) },
+  { key: "[", what: "The grouping before", act: () => change(context, { by: turn(context, -1) }) },
+  { key: "]", what: "The next grouping", act: () => change(context, { by: turn(context, 1) }) },
   { key: "Escape", what: "Leave the form", act: () => context.route.query.budget ? change(context, { budget: null }) : false },
 ];
 
-const turn = (by) => KINDS[(KINDS.indexOf(asked(parse(location.hash)).by) + by + KINDS.length) % KINDS.length];
+const turn = (context, by) => KINDS[(KINDS.indexOf(asked(context.route).by) + by + KINDS.length) % KINDS.length];
