@@ -5,8 +5,7 @@
 //     render(template, parent)                                          // updates in place
 //
 // A hole takes text, a number, a template, a list of those, a node, or nothing (null, undefined, false).
-// A property is set whenever the element's own differs: what is typed into a field with `.value` is kept by an
-// `@input`, or the next drawing, a second later at most, takes it back.
+// A property is set whenever the element's own differs: without an `@input` the next drawing takes back what is typed.
 // Text with invisible or direction-turning characters comes out with these spelled out, in every hole.
 // An attribute with null, undefined or false is absent.  `svg` is `html` for what is inside of an <svg>.
 

@@ -1,13 +1,14 @@
 """The console in a real browser, against a real daemon with the scripted model.
 
-One Chromium and one daemon for the tests of a module.  `open_page` opens the console logged in and
-fails the test if the page reported an error.  What is looked at in each theme and at each width is
-looked at in one of the four by default (`looks`), and in all by `make console`.
+One daemon for the tests of a module, and one Chromium for all that follow each other.  `open_page` opens
+the console logged in and fails the test if the page reported an error.  What is looked at in each theme
+and at each width is looked at in one of the four by default (`looks`), and in all by `make console`.
 """
 
 import json
 import shutil
 from collections.abc import Callable, Generator
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -48,22 +49,66 @@ def looks(default: str) -> pytest.MarkDecorator:
     )
 
 
-@pytest.fixture(scope="module")
-def browser() -> Generator["Browser"]:
-    """The Chromium of the system.
+class Chromium:
+    """The Chromium of the system while it runs, and a profile in it that most pages share."""
 
-    Not longer than for a module: Playwright's event loop counts as running in this thread, and tests of
-    asyncio could not start one.
-    """
-    sync = pytest.importorskip("playwright.sync_api", reason=reason_without("playwright"))
-    if CHROMIUM is None:
-        pytest.skip(reason_without("chromium"))
-    with sync.sync_playwright() as playwright:
-        chromium = playwright.chromium.launch(
-            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu"]
+    def __init__(self, playwright: Any) -> None:
+        self.browser: Browser = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--no-sandbox", "--disable-gpu", "--process-per-site"]
         )
-        yield chromium
-        chromium.close()
+        self.profile: BrowserContext = self.browser.new_context()
+        self.anchor: Page | None = None
+
+    def close(self) -> None:
+        """End it with all its pages."""
+        self.browser.close()
+
+    def warm(self, port: int) -> None:
+        """Keep a page of the console's site open.
+
+        Its process serves the pages after it, with the console's scripts compiled: a new process for
+        each page took two thirds of the time of an opening.
+        """
+        if self.anchor is None:
+            self.anchor = self.profile.new_page()
+            self.anchor.goto(f"http://127.0.0.1:{port}/healthz")
+
+
+running_chromium: list[Chromium] = []  # one or none
+chromium_end = ExitStack()
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Chromium:
+    """The one that runs, or a new one."""
+    if not running_chromium:
+        sync = pytest.importorskip("playwright.sync_api", reason=reason_without("playwright"))
+        if CHROMIUM is None:
+            pytest.skip(reason_without("chromium"))
+        running_chromium.append(Chromium(chromium_end.enter_context(sync.sync_playwright())))
+        chromium_end.callback(lambda: running_chromium.pop().close())
+    return running_chromium[0]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(
+    item: pytest.Item, nextitem: pytest.Item | None
+) -> Generator[None, object, object]:
+    """End Chromium before a test of another folder.
+
+    Playwright's event loop counts as running in this thread, and tests of asyncio could not start one.
+    """
+    try:
+        return (yield)
+    finally:
+        if nextitem is None or nextitem.path.parent != item.path.parent:
+            chromium_end.close()
+
+
+@pytest.fixture(scope="module")
+def browser(chromium: Chromium) -> "Browser":
+    """A browser for profiles of one's own."""
+    return chromium.browser
 
 
 @pytest.fixture(scope="module")
@@ -80,28 +125,21 @@ def operator(daemon: DaemonProcess) -> Generator[blocking.BlockingClient]:
         yield client
 
 
-@pytest.fixture(scope="module")
-def profile(browser: "Browser") -> Generator["BrowserContext"]:
-    """The cache that the pages of a module share: reading sixty files anew is most of an opening."""
-    context = browser.new_context()
-    yield context
-    context.close()
-
-
 OpenPage = Callable[..., "Page"]
 
 
 @pytest.fixture
-def open_page(
-    browser: "Browser", profile: "BrowserContext", daemon: DaemonProcess
-) -> Generator[OpenPage]:
+def open_page(chromium: Chromium, daemon: DaemonProcess) -> Generator[OpenPage]:
     """Open the console at an address; its errors fail the test.
 
-    A page with a token or a clock of its own has a profile of its own, too.
+    A page with a clock of its own has a profile of its own, too.  In the others the last token counts, when
+    pages opened earlier connect again.
     """
     faults: list[str] = []
     allowed = [*HARMLESS]
     apart: list[BrowserContext] = []
+    opened: list[Page] = []
+    chromium.warm(daemon.port)
 
     def open_at(
         address: str = "#/now",
@@ -113,11 +151,12 @@ def open_page(
         tolerates: tuple[str, ...] = (),
     ) -> "Page":
         allowed.extend(tolerates)
-        context = profile
-        if token is not None or not isinstance(prepare, Wire | None):
-            context = browser.new_context()
+        context = chromium.profile
+        if not isinstance(prepare, Wire | None):
+            context = chromium.browser.new_context()
             apart.append(context)
         page = context.new_page()
+        opened.append(page)
         wanted: Any = size, scheme  # literal types of playwright
         page.set_viewport_size(wanted[0])
         page.emulate_media(color_scheme=wanted[1])
@@ -130,8 +169,8 @@ def open_page(
         return page
 
     yield open_at
+    for page in opened:
+        page.close()
     for context in apart:
         context.close()
-    for page in profile.pages:
-        page.close()
     assert [] == [fault for fault in faults if not any(word in fault for word in allowed)]

@@ -1,16 +1,11 @@
 """Keys that are faster than the page, which each go on from where the one before has led, and slower ones."""
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from palyra.client import blocking
 from tests.console.conftest import OpenPage
 from tests.console.hands import asked_to_write, expect
 from tests.console.wire import Wire
-
-if TYPE_CHECKING:
-    from playwright.sync_api import Page
 
 FIELDS = (
     "input:is([type=search], [type=text], :not([type])):enabled:visible, textarea:enabled:visible"
@@ -20,13 +15,8 @@ DRAW = """async () => {
     document.dispatchEvent(new Event("visibilitychange"));
     for (let frames = 0; frames < 2; frames++) await new Promise(requestAnimationFrame);
 }"""
-
-
-def deaf(page: "Page") -> None:
-    """The page is never told of another address, as if each key came before it could be."""
-    page.add_init_script(
-        "addEventListener('hashchange', (event) => event.stopImmediatePropagation(), true)"
-    )
+# The page is never told of another address, as if each key came before it could be.
+DEAF = "addEventListener('hashchange', (event) => event.stopImmediatePropagation(), true)"
 
 
 @pytest.mark.parametrize(
@@ -47,7 +37,7 @@ def test_a_second_key_goes_on_from_the_first(
     open_page: OpenPage, address: str, keys: str, leads_to: str
 ) -> None:
     """Tabs, groups and toggles of an address add up."""
-    page = open_page(address, prepare=deaf)
+    page = open_page(address, prepare=Wire(DEAF))
     expect(page.locator(".lamp b")).to_have_text("live")
     expect(page.get_by_role("heading", level=1).first).to_be_attached()
     for key in keys.split() if " " in keys else keys:
@@ -63,13 +53,8 @@ def test_keys_on_a_run_add_up(open_page: OpenPage, operator: blocking.BlockingCl
     run = operator.start_run(f"Look\n{calls}\n/then\n/say ok")
     operator.wait_run(run.run_id)
     failed = [hit.seq for hit in operator.find_in_tape(run.run_id, marks=["failure"]).hits]
-    wire = Wire()
-
-    def prepare(page: "Page") -> None:
-        wire(page)
-        deaf(page)
-
-    page = open_page(f"#/run/{run.run_id}", prepare=prepare)
+    wire = Wire(DEAF)
+    page = open_page(f"#/run/{run.run_id}", prepare=wire)
     expect(page.get_by_role("option").first).to_be_visible()
     for key in ("v", "v", "Home", "j", "j", "Enter"):
         page.keyboard.press(key)
@@ -88,7 +73,7 @@ def test_the_question_after_the_next(
 ) -> None:
     """`n` twice is the third card."""
     first, _, third = [asked_to_write(operator, f"notes/{at}.md") for at in range(3)]
-    page = open_page(f"#/inbox/{first.approval_id}", prepare=deaf)
+    page = open_page(f"#/inbox/{first.approval_id}", prepare=Wire(DEAF))
     expect(page.get_by_role("article", name="Question write_file")).to_be_focused()
     page.keyboard.press("n")
     page.keyboard.press("n")

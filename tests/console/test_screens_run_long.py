@@ -11,6 +11,7 @@ from tests.console.long_tape import FAILURES_EVERY, NEEDLE, NEEDLE_TURN, RUN, fi
 from tests.console.wire import Wire
 from tests.e2e.daemon_process import DaemonProcess
 
+pytestmark = pytest.mark.slow  # the tape alone takes ten seconds to write
 LENGTH = 100_000
 MOST_ROWS = 80
 MOST_READS = 4  # a view lies on two of the 500 pages; a frame may show one more view on the way

@@ -82,7 +82,7 @@ def taped(operator: blocking.BlockingClient, run_id: str) -> list[tuple[int, str
     return found
 
 
-@pytest.mark.parametrize("disconnects", [4, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("disconnects", [2, pytest.param(20, marks=pytest.mark.slow)])
 def test_disconnects_lose_and_double_nothing(
     open_page: OpenPage,
     operator: blocking.BlockingClient,

@@ -13,7 +13,8 @@ Change = Callable[[dict[str, Any]], dict[str, Any]]
 class Wire:
     """Between page and daemon: pass it as `prepare` of `open_page`."""
 
-    def __init__(self) -> None:
+    def __init__(self, script: str = "") -> None:
+        self._script = script  # runs before those of the page
         self.asked: list[tuple[str, dict[str, Any]]] = []  # requests of the page, in order
         self.change_request: dict[str, Change] = {}  # by method: the params that are sent on
         self.change_result: dict[str, Change] = {}  # by method: the reply that comes back
@@ -24,6 +25,8 @@ class Wire:
 
     def __call__(self, page: "Page") -> None:
         """Stand between this page and its daemon."""
+        if self._script:
+            page.add_init_script(self._script)
         page.route_web_socket("**/v1/ws", self._connect)
 
     def hold(self) -> None:
