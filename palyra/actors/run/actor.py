@@ -19,7 +19,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import structlog
@@ -358,15 +358,14 @@ class _RunActor:
         records: list[Record] = [step.run.to_record()]
         reports = [effect for effect in step.effects if isinstance(effect, ReportIncident)]
         records += [self.services.incidents.report(each.alarm) for each in reports]
-        for row in rows:
+        for draft, row in zip(step.drafts, rows, strict=True):
             if row.kind == ev.DelegationEnded.KIND:
-                ended = ev.decode_row(row, ev.DelegationEnded)
-                accounts = self.services.budgets.find(self.handle.run)
-                settle_delegated(accounts, ended, step.now_ms)
+                ended = cast("ev.DelegationEnded", draft.event)
+                settle_delegated(self.services.budgets.find(self.handle.run), ended, step.now_ms)
             rule = _RULES.get(row.kind)
             if rule is None:
                 continue
-            for found in rule(self.handle, step, ev.decode_event(row.kind, row.data)):
+            for found in rule(self.handle, step, draft.event):
                 records.append(found)
                 if isinstance(found, ApprovalRecord) and found.state == "aborted":
                     self.aborted.append((found, first_outcome(found, row.seq)))

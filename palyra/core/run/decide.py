@@ -148,7 +148,7 @@ def accept(
     if redacted:
         accepted = msgspec.json.decode(data, type=ev.RunAccepted)
     step = Transition(begin(run_id, accepted, now_ms), env, now_ms=now_ms, redacts_each=True)
-    step.drafts.append(EncodedEvent(accepted.KIND, data, redacted))
+    step.drafts.append(EncodedEvent(accepted, data, redacted))
     for event in (*inherited, *(() if message is None else (message,))):
         step.add(event)
     return step

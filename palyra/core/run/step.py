@@ -18,11 +18,16 @@ from palyra.errors import TooLarge
 
 
 class EncodedEvent(msgspec.Struct, frozen=True, gc=False):
-    """An event as it will stand on the tape."""
+    """An event beside its bytes, as they will stand on the tape."""
 
-    kind: str
+    event: ev.Event
     data: bytes
     redacted: bool
+
+    @property
+    def kind(self) -> str:
+        """Kind of the event."""
+        return self.event.KIND
 
 
 class Transition:
@@ -64,7 +69,7 @@ class Transition:
             if len(data) > limit:
                 raise _too_large(event, data, limit)
         self.run = apply(self.run, event, self.now_ms)
-        self.drafts.append(EncodedEvent(event.KIND, data, redacted))
+        self.drafts.append(EncodedEvent(event, data, redacted))
 
     @property
     def holds_secret(self) -> bool:
@@ -131,7 +136,7 @@ def tape_rows(step: Transition) -> tuple[TapeRow, ...]:
             accepted.session_id,
             first + index,
             step.now_ms,
-            draft.kind,
+            draft.event.KIND,
             accepted.principal,
             draft.redacted,
             draft.data,
