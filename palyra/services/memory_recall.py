@@ -35,7 +35,9 @@ class MemoryRecall:
         place = scope.audience.place
         if place is None:
             return ()
-        pack = await self._search.recall(question, place, limit=scope.limit)
+        pack = await self._search.recall(
+            question, place, limit=scope.limit, is_asked=scope.is_explicit
+        )
         if pack.is_failed:
             raise Unavailable(f"the memory failed: {pack.degraded}")
         if not pack.hits:

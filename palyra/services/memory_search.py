@@ -32,6 +32,7 @@ from palyra.core.memory.items import (
     SearchMode,
 )
 from palyra.core.memory.packing import pack_hits
+from palyra.core.memory.query import has_subject
 from palyra.core.memory.standing import Standing, StandingItem, choose_standing, rank_standing
 from palyra.core.memory.transcripts import as_said, conversation_key
 from palyra.core.ports import Journal, JournalStore, NowMs
@@ -186,9 +187,11 @@ class MemorySearch:
         return SaidTexts(texts[:limit], found.degraded)
 
     async def recall(
-        self, question: str, place: MemoryPlace, *, limit: int | None = None
+        self, question: str, place: MemoryPlace, *, limit: int | None = None, is_asked: bool = False
     ) -> RecallPack:
         """See `core.ports.Recall`."""
+        if not is_asked and not has_subject(question, day_of(self._now_ms())):
+            return RecallPack()
         wanted = MemoryFilter(principal=place.principal, now_ms=0, limit=limit or RECALL_LIMIT)
         await self.prepare(place.principal)
         if not self.has_items(place.principal):
@@ -198,7 +201,7 @@ class MemorySearch:
             found = await self.search_in(place, question, wanted)
             if not found.hits:
                 await self._note_if_empty(place.principal, generation)
-            return pack_hits(found)
+            return pack_hits(msgspec.structs.replace(found, is_related=True) if is_asked else found)
         except Unavailable as error:
             return RecallPack(degraded=error.message, is_failed=True)
 

@@ -1,19 +1,24 @@
 """Recall for prompts: principals without items cost nothing, uses are on record."""
 
+import statistics
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from palyra.core.audience import Audience
 from palyra.core.context.sources import render_gathered
-from palyra.core.memory.packing import PACK_TOKENS
+from palyra.core.memory.packing import MAX_STATEMENTS, PACK_TOKENS
 from palyra.core.model.sources import RecallScope
 from palyra.core.tape.events import ContextGathered
 from palyra.core.text.tokens import estimate_tokens
 from palyra.errors import Unavailable
+from palyra.models.memory_embedders import HashedEmbedder
+from palyra.services.memory_embedders import LocalEmbedder
 from palyra.services.memory_recall import MemoryRecall
-from tests.services.memory_kit import ANN, BOB, MemoryKit
+from tests.core.memory.facts_and_prompts import ASKED, UNRELATED
+from tests.services.memory_kit import ANN, BOB, MemoryKit, run_inline
 
 pytestmark = pytest.mark.real
 SCOPE = RecallScope(
@@ -108,6 +113,35 @@ async def test_a_prompt_shows_what_the_budget_of_a_recall_allows(kit: Kit) -> No
     message = render_gathered(event, "place", b"key")
     assert message is not None
     assert PACK_TOKENS / 2 < estimate_tokens(message.text) < PACK_TOKENS + 100
+
+
+async def test_a_prompt_gets_the_facts_it_is_about(tmp_path: Path) -> None:
+    """Of 61 facts a prompt about one gets this and hardly another; one about none gets nothing."""
+    kit = MemoryKit(tmp_path, is_indexed=True)
+    kit.embedder = LocalEmbedder(HashedEmbedder(), run_inline)
+    for each in ASKED:
+        await kit.add(each.fact, kind="fact")
+    await kit.keep_up()
+    recall = MemoryRecall(kit.search)
+    counts, right = [], 0
+    for each in ASKED:
+        found = [source.text for source in await recall.recall(each.prompt, SCOPE)]
+        counts.append(len(found))
+        right += each.fact in found
+    assert right >= len(ASKED) - 2
+    assert statistics.median(counts) == 1
+    assert max(counts) <= MAX_STATEMENTS
+    foreign = [bool(await recall.recall(prompt, SCOPE)) for prompt in UNRELATED]
+    assert sum(foreign) <= len(UNRELATED) // 8
+
+
+@pytest.mark.parametrize("said", ["ok", "thanks, that's perfect", "danke, mach weiter"])
+async def test_small_talk_recalls_nothing(kit: Kit, said: str) -> None:
+    """A message without a subject gets no memory, even one with its words; a reference does."""
+    await kit.add(f"{said}: so ends every mail of the ok perfect thanks danke weiter club")
+    assert () == await kit.recall.recall(said, SCOPE)
+    explicit = msgspec.structs.replace(SCOPE, is_explicit=True)
+    assert 1 == len(await kit.recall.recall(said, explicit))
 
 
 PROMPTS = """\

@@ -31,6 +31,7 @@ from palyra.core.context.layers import (
 )
 from palyra.core.context.pruning import STEP
 from palyra.core.context.rendering import PromptCache
+from palyra.core.context.sources import frameless_tokens
 from palyra.core.journal.records import AgentRecord
 from palyra.core.model.images import PICTURE_TOKENS
 from palyra.core.model.messages import (
@@ -222,6 +223,7 @@ def clock_text(now_ms: int) -> str:
 
 
 OVER_BUDGET = "over_budget"  # reason of a dropped segment
+AROUND = "heading and fences"  # of a layer, round its texts
 NO_ROOM = "the prompt had no room for them"
 NO_VISION = "the model sees no pictures"
 
@@ -279,9 +281,7 @@ class _Prompt:
         shown = sum(own[self.own_start :] if self.own_start else own)
         self.conversation_tokens = shown - early_tokens
         self.past_tokens = sum(past[self.past_start :]) if past else 0
-        self.source_tokens = 0
-        if self.run.sources:
-            self.source_tokens = sum(source_tokens(source) for _, source in self._sources())
+        self.source_tokens = sum(map(self._layer_tokens, self.run.sources))
 
     # --- tokens, as estimated
 
@@ -300,6 +300,11 @@ class _Prompt:
         talk = self.past_tokens + self.conversation_tokens + self.input_tokens
         around = self.prefix.tokens + self.cache.summary_tokens + self.note_tokens
         return around + talk + self.source_tokens
+
+    def _layer_tokens(self, event: ContextGathered) -> int:
+        """Tokens of a gathered layer as it is shown, with its heading and its fences."""
+        rendered = self.cache.render(event, self.left_out.get(event.layer, frozenset()))
+        return 0 if rendered is None else message_tokens(rendered)
 
     def _own_tokens(self, place: int) -> int:
         changed = self.changed.get(place)
@@ -388,13 +393,20 @@ class _Prompt:
         fixed = needed - sum(part.segment.tokens for part in parts)
         segments = [Segment("instructions", fixed), *(part.segment for part in parts)]
         selection = select_segments(segments, available)
+        before = {event.layer: self._layer_tokens(event) for event in self.run.sources}
         for index in selection.dropped:
             part = parts[index - 1]
             self.dropped.append(part.describe())
             self._leave_out(part)
+        for event in self.run.sources:  # with the last text of a fence goes the fence
+            gone = [each for each in self.dropped if each["layer"] == event.layer]
+            saved = before[event.layer] - self._layer_tokens(event)
+            if gone:
+                gone[-1]["tokens"] += saved - sum(each["tokens"] for each in gone)
         self.measure()
-        self.is_exhausted = selection.is_exhausted
-        return selection.tokens if selection.is_exhausted else needed
+        left = self.count() - self.prefix.tool_tokens  # without the frames of empty layers
+        self.is_exhausted = selection.is_exhausted and left > available
+        return left if self.is_exhausted else needed
 
     def _leave_out(self, part: "_Part") -> None:
         layer = part.segment.layer
@@ -422,7 +434,7 @@ class _Prompt:
     def _parts(self) -> Iterator["_Part"]:
         """Yield everything that may be dropped."""
         for event, source in self._sources():
-            yield _Part(Segment(event.layer, source_tokens(source)), source.name)
+            yield _Part(Segment(event.layer, frameless_tokens(event.layer, source)), source.name)
         for place in self.inputs:
             message = self.said[place]
             assert isinstance(message, UserMessage)  # noqa: S101 - an input is one
@@ -550,9 +562,15 @@ class _Prompt:
         return isinstance(changed, UserMessage) and not changed.pictures
 
     def _source_segments(self) -> Iterator[dict[str, Any]]:
-        for event, source in self._sources():
-            yield _describe(event.layer, source, source_tokens(source))
         for event in self.run.sources:
+            left_out = self.left_out.get(event.layer, frozenset())
+            shown = [each for each in event.sources if each.text and each.name not in left_out]
+            tokens = [frameless_tokens(event.layer, each) for each in shown]
+            for source, own in zip(shown, tokens, strict=True):
+                yield _describe(event.layer, source, own)
+            if shown:
+                around = max(0, self._layer_tokens(event) - sum(tokens))
+                yield {"layer": event.layer, "tokens": around, "kept": True, "note": AROUND}
             if event.absent:
                 yield {"layer": event.layer, "tokens": 0, "kept": False, "why": event.absent}
             for source in event.sources:

@@ -7,10 +7,11 @@ Attributes are reduced to harmless characters, and a line of the daemon has no t
 from collections.abc import Iterable
 from itertools import groupby
 
-from palyra.core.model.messages import GuidanceMessage, UserMessage
-from palyra.core.model.sources import ContextSource
+from palyra.core.model.messages import GuidanceMessage, UserMessage, source_tokens
+from palyra.core.model.sources import ContextSource, SourceLayer
 from palyra.core.tape.events import ContextGathered
 from palyra.core.text.references import remove_references
+from palyra.core.text.tokens import estimate_tokens
 from palyra.core.text.visible import visible
 from palyra.core.trust.fences import break_tags, fence, make_nonce
 from palyra.core.trust.labels import Trust
@@ -74,6 +75,13 @@ def _statements(element: str, sources: Iterable[ContextSource], place: str, key:
 
 def _label_of(source: ContextSource) -> tuple[Trust, str]:
     return source.trust, source.kind
+
+
+def frameless_tokens(layer: SourceLayer, source: ContextSource) -> int:
+    """Estimate the tokens of one text of a layer, without the heading and fences of the layer."""
+    if layer in _STATEMENTS:
+        return estimate_tokens(_statement(source) + "\n")
+    return source_tokens(source)
 
 
 def _statement(source: ContextSource) -> str:

@@ -6,9 +6,10 @@ from typing import Any
 import msgspec
 
 from palyra.core.context.layers import LAYERS
-from palyra.core.model.messages import source_tokens
+from palyra.core.context.sources import render_gathered, render_message
+from palyra.core.model.messages import UserMessage, message_tokens, source_tokens
 from palyra.core.model.sources import ContextSource
-from palyra.core.tape.events import ContextAssembled, ContextBudget, TurnStarted
+from palyra.core.tape.events import ContextAssembled, ContextBudget, ContextGathered, TurnStarted
 from palyra.core.text.tokens import estimate_tokens
 
 
@@ -104,8 +105,12 @@ def preview_references(
 ) -> ReferencePreview:
     """Return the cost of a message; `text` is the message without its references."""
     own = estimate_tokens(text)
+    message = render_message(UserMessage(text, (), tuple(references)), "", b"")
+    gathered = ContextGathered(layer="project_files", sources=tuple(files))
+    around = render_gathered(gathered, "", b"")
+    tokens = message_tokens(message) if references else own
     return ReferencePreview(
-        tokens=own + sum(map(source_tokens, (*references, *files))),
+        tokens=tokens + (0 if around is None else message_tokens(around)),
         message_tokens=own,
         references=tuple(map(_view_source, references)),
         project_files=tuple(map(_view_source, files)),

@@ -363,6 +363,8 @@ class MemoryHits(msgspec.Struct, frozen=True, kw_only=True):
     hits: tuple[MemoryHit, ...] = ()
     mode: SearchMode = "lexical"
     degraded: str = ""  # why a part of the search was left out
+    is_related: bool = True  # some item says something about a prompt that did not ask for any
+    noise: float = 0.0  # part of each score that says nothing
 
 
 class RecallPack(msgspec.Struct, frozen=True, kw_only=True):

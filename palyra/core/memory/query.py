@@ -43,6 +43,14 @@ welchem welchen welcher welches wenn wer werde werden wessen wie wieder will wir
 woher wohin wollen worden wurde wurden würde zu zum zur zwar zwischen bitte weißt
 """
 _STOP_WORDS = frozenset(f"{_ENGLISH} {_GERMAN}".split())
+# A message of nothing else goes on with what is in the conversation; nothing is to be recalled.
+_SMALL_TALK_WORDS = """
+hello hi hey thanks thank thx ok okay yes yeah yep nope sure great perfect fine nice cool good sorry
+bye continue go ahead proceed next try got right correct exactly done works
+hallo moin servus danke ja nein nee gut passt prima super klasse perfekt okay weiter mach los genau
+tschüss entschuldigung stimmt richtig fertig klappt
+"""
+_SMALL_TALK = frozenset(_SMALL_TALK_WORDS.split())
 _WORD = re.compile(r"[^\W_]+")
 _POSSESSIVE = r"(?:['\u2019`\u00b4]s\b|['\u2019`\u00b4](?!\w))?"
 _BLANKS = re.compile(r"\s+")
@@ -94,6 +102,12 @@ def content_words(text: str) -> list[str]:
     return [word for word in words if word not in _STOP_WORDS] or words
 
 
+def has_subject(text: str, today: date) -> bool:
+    """True if a message is about something: it has a content word or a date."""
+    words = set(_WORD.findall(searchable(text[:MAX_QUESTION_CHARS]).lower()))
+    return bool(words - _STOP_WORDS - _SMALL_TALK or find_spans(text[:MAX_QUESTION_CHARS], today))
+
+
 def _named(text: str, authors: Sequence[str]) -> tuple[str, ...]:
     """Return the people that the text names.
 
@@ -132,4 +146,4 @@ def _replace(text: str, names: Sequence[str], by: str) -> str:
     return _BLANKS.sub(" ", text).strip()
 
 
-__all__ = ["MAX_TERMS", "SearchQuestion", "analyse", "content_words"]
+__all__ = ["MAX_TERMS", "SearchQuestion", "analyse", "content_words", "has_subject"]

@@ -25,7 +25,8 @@ flat around them: none of them moves recall@10 by a point if it is changed by a 
 Nothing is dropped for its score, with one exception: if not even the best candidate reaches the
 floor in words or in meaning, the question is about a foreign subject or none, and nothing is
 returned.  Names and dates alone are no relation.  Within one subject no floor separates answers
-from their neighbours, so the caller shows scores and lets the model decline.
+from their neighbours, so the caller shows scores and lets the model decline.  For a prompt, which
+asked for nothing, `relate` is stricter, and `packing` has a floor for each item.
 """
 
 import re
@@ -35,6 +36,7 @@ from dataclasses import dataclass
 from heapq import nlargest
 from operator import itemgetter
 from statistics import fmean, linear_regression
+from typing import NamedTuple
 
 import msgspec
 
@@ -52,18 +54,29 @@ _SENTENCE = re.compile(r"[^.!?\n]+[.!?]*")
 
 @dataclass(frozen=True, slots=True)
 class VectorWeight:
-    """Weight of the cosine, and the best cosine below which a question is foreign."""
+    """Weight of the cosine, and the best cosines below which a question is foreign.
+
+    `floor` is that of a search, `prompt_floor` that of a prompt, whose best cosine must stand out, too.
+    """
 
     weight: float
     floor: float
+    prompt_floor: float
     is_semantic: bool
 
 
 # Of 12 questions on foreign subjects and 5 of gibberish, to conversations and to agent tapes, the
 # best cosine is 0.35 by MiniLM and 0.25 by parts of words, where a misspelled word alone has as much.
-SEMANTIC = VectorWeight(2.0, 0.38, is_semantic=True)
-PARTS_OF_WORDS = VectorWeight(0.1, 0.3, is_semantic=False)
+SEMANTIC = VectorWeight(2.0, 0.38, 0.28, is_semantic=True)
+PARTS_OF_WORDS = VectorWeight(0.1, 0.3, 0.3, is_semantic=False)
 LEXICAL_FLOOR = 0.22  # share of the question's idf mass; 1 % of labelled questions are below
+PROMPT_LEXICAL_FLOOR = 0.25  # the same of all its words, with those that occur nowhere
+FEW_TERMS = (
+    6  # a longer question is measured like one of so many: two words of it relate to an item
+)
+STANDING_OUT = 0.2  # distance of the best cosine from the background
+NOISE_SHARE = 0.75  # of the background, in the noise of a score
+_BACKGROUND = slice(4, 14)  # cosines, best first: a question has a few answers, the rest is noise
 
 
 class Candidate(msgspec.Struct, frozen=True, gc=False):
@@ -113,7 +126,43 @@ class Hit(msgspec.Struct, frozen=True, gc=False):
     parts: ScoreParts
 
 
+class Relation(NamedTuple):
+    """Relation of the candidates to a prompt."""
+
+    is_related: bool  # at least one of them says something about it
+    noise: float  # part of each score that says nothing
+
+
 _Ranked = tuple[Candidate, Hit]
+
+
+def relate(
+    question: SearchQuestion,
+    candidates: Iterable[Candidate],
+    known: float,
+    vectors: VectorWeight = SEMANTIC,
+) -> Relation:
+    """Judge candidates for a prompt that did not ask for any; `known`: share of its words that occur.
+
+    A search has asked, and shows the best it has.  A prompt is mostly about something else.  Words
+    that occur nowhere count against a relation.  Cosines are compared with each other: to a model
+    of one language all texts in another one are alike.
+    """
+    found = list(candidates)
+    lexical = _length(question) * max((each.lexical for each in found), default=0.0)
+    best, background = _best_cosine(found)
+    is_related = lexical * known >= PROMPT_LEXICAL_FLOOR or _stands_out(best, background, vectors)
+    return Relation(is_related, vectors.weight * max(0.0, background) * NOISE_SHARE)
+
+
+def _best_cosine(candidates: Iterable[Candidate]) -> tuple[float, float]:
+    """Return the best cosine, and the mean of those behind the few that may be answers."""
+    cosines = sorted((each.cosine for each in candidates if each.cosine is not None), reverse=True)
+    return max(cosines, default=0.0), fmean(cosines[_BACKGROUND] or [0.0])
+
+
+def _stands_out(best: float, background: float, vectors: VectorWeight) -> bool:
+    return best >= vectors.prompt_floor and best - background >= STANDING_OUT
 
 
 def rank(
@@ -122,7 +171,7 @@ def rank(
     """Return the candidates, best first, equal scores newest first; none of a foreign question."""
     author = question.authors[0] if len(question.authors) == 1 else None
     related = _with_estimates(list(candidates))
-    if not any(_is_related(each, vectors) for each in related):
+    if not _is_related(question, related, vectors):
         return []
     scored = [_score(each, author, vectors) for each in related]
     priors = _session_priors(related, scored)
@@ -218,8 +267,17 @@ def question_share(text: str) -> float:
     return sum(words for words, is_asked in counts if is_asked) / total if total else 1.0
 
 
-def _is_related(each: Candidate, vectors: VectorWeight) -> bool:
-    return each.lexical >= LEXICAL_FLOOR or (each.cosine or 0.0) >= vectors.floor
+def _is_related(
+    question: SearchQuestion, candidates: Sequence[Candidate], vectors: VectorWeight
+) -> bool:
+    lexical = _length(question) * max((each.lexical for each in candidates), default=0.0)
+    best, background = _best_cosine(candidates)
+    is_near = best >= vectors.floor or _stands_out(best, background, vectors)
+    return lexical >= LEXICAL_FLOOR or is_near
+
+
+def _length(question: SearchQuestion) -> float:
+    return max(1.0, len(question.terms) / FEW_TERMS)
 
 
 def _score(each: Candidate, author: str | None, vectors: VectorWeight) -> ScoreParts:

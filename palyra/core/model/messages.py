@@ -9,6 +9,7 @@ from palyra.core.journal.records import Charge, Usage
 from palyra.core.model.images import PICTURE_TOKENS, Picture
 from palyra.core.model.sources import ContextSource
 from palyra.core.text.tokens import estimate_tokens
+from palyra.core.trust.fences import NONCE_LETTERS, fence
 from palyra.core.trust.labels import Trust
 from palyra.errors import PalyraError
 
@@ -31,7 +32,7 @@ FAILURE_CLASSES: tuple[FailureClass, ...] = FailureClass.__args__  # type: ignor
 RETRYABLE: frozenset[str] = frozenset({"rate_limited", "transient", "timeout", "unavailable"})
 
 
-SOURCE_LINE_TOKENS = 60  # of the tags and the nonces round a gathered text
+_NONCE = "a" * NONCE_LETTERS  # all nonces have the same weight
 
 
 class ProposedCall(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -135,8 +136,15 @@ def message_tokens(message: Message) -> int:
 
 
 def source_tokens(source: ContextSource) -> int:
-    """Estimate the tokens of a gathered text, with the line that describes it."""
-    return SOURCE_LINE_TOKENS + estimate_tokens(source.text or source.error)
+    """Estimate the tokens of a gathered text with its fence and the line that names it.
+
+    Without a text, of the line alone (`core.context.sources`).
+    """
+    if source.error:
+        return estimate_tokens(f"[1] {source.name}: not available: {source.error}\n")
+    note = f" ({source.note})" if source.note else ""
+    fences = fence("", nonce=_NONCE, trust=source.trust, source=source.kind or "file")
+    return estimate_tokens(f"[1] {source.name}{note}\n{fences}\n") + estimate_tokens(source.text)
 
 
 def answer_tokens(text: str, calls: tuple[ProposedCall, ...]) -> int:

@@ -25,7 +25,7 @@ from palyra.core.memory.dates import DAY_MS, day_of, start_ms
 from palyra.core.memory.fields import date_words
 from palyra.core.memory.items import MemoryHit, MemoryHits
 from palyra.core.memory.query import SearchQuestion, analyse
-from palyra.core.memory.ranking import PARTS_OF_WORDS, Candidate, rank
+from palyra.core.memory.ranking import PARTS_OF_WORDS, Candidate, rank, relate
 from palyra.core.memory.vectors import StoredVector
 from palyra.core.memory.word_forms import forms_of
 from palyra.errors import Unavailable
@@ -57,7 +57,7 @@ class WordSearch:
     ) -> MemoryHits:
         """Return the best items.  Raises Unavailable."""
         del vectors
-        scores = self._score(question, wanted)
+        scores, known = self._score(question, wanted)
         rows = self._with_neighbours(nlargest(CANDIDATES, scores, key=lambda row: scores[row]))
         candidates = self._read_candidates(question, wanted, rows, scores)
         ranked = rank(question, candidates, PARTS_OF_WORDS)[: wanted.limit]
@@ -71,21 +71,28 @@ class WordSearch:
                 if hit.row in items
             ),
             degraded=self.degraded,
+            is_related=relate(question, candidates, known, PARTS_OF_WORDS).is_related,
         )
 
-    def _score(self, question: SearchQuestion, wanted: MemoryFilter) -> dict[int, float]:
-        """Return each row with a word of the question, and its share of the words' idf."""
+    def _score(
+        self, question: SearchQuestion, wanted: MemoryFilter
+    ) -> tuple[dict[int, float], float]:
+        """Return the share of the words' idf that each row has, and the share of words that occur."""
         seen = set(_read_numbers(self._source.list_matching_rows(wanted)))
         sums: defaultdict[int, float] = defaultdict(float)
-        mass = 0.0
+        mass, known = 0.0, 0
         for word in question.terms:
             found = self._source.list_postings("text", forms_of(word), WORD_POSTINGS)
             rows = [row for row in _read_numbers(found) if row in seen]
+            if not rows:
+                continue  # a word that no item has says nothing about any of them
+            known += 1
             idf = math.log(1 + (len(seen) - len(rows) + 0.5) / (len(rows) + 0.5))
             mass += idf
             for row in rows:
                 sums[row] += idf
-        return {row: total / mass for row, total in sums.items()}
+        scores = {row: total / mass for row, total in sums.items()}
+        return scores, known / len(question.terms) if known else 0.0
 
     def _with_neighbours(self, rows: list[int]) -> dict[int, MemoryFacts]:
         """Return the facts of the rows and, of the leading ones, of their neighbours."""

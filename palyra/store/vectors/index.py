@@ -116,6 +116,7 @@ class Found:
     """Candidates of a question in no order.  `degraded` says why vectors were not used."""
 
     candidates: list[Candidate]
+    known: float  # share of the question's words that occur in an item
     is_hybrid: bool
     degraded: str
 
@@ -202,7 +203,7 @@ class MemoryIndex:
         if wanted.tags or wanted.as_of_ms is not None:
             matching = self._table.find_all(read_numbers(self._source.list_matching_rows(wanted)))
             allowed &= _mask(matching, self._table.count)
-        scores = word_scores(self._table, self._read_postings(question), visible)
+        scores, known = word_scores(self._table, self._read_postings(question), visible)
         has_date = self._find_dated(question) & allowed
         chances = np.where(allowed, scores + DATE_BONUS * has_date, 0)
         if len(question.authors) == 1:
@@ -217,7 +218,7 @@ class MemoryIndex:
         slots = np.union1d(slots, self._around(leading, allowed))
         found = self._candidates(wanted, slots, scores, has_date, query)
         degraded = "" if self._space is None else self._degraded or coverage.degraded
-        return Found(found, query is not None, degraded)
+        return Found(found, known, query is not None, degraded)
 
     def coverage(self, wanted: MemoryFilter | None = None) -> Coverage:
         """Count the items that a search with this filter may return, but for its tags; None: all."""

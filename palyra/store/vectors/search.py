@@ -19,7 +19,7 @@ from palyra.core.journal.records import MemoryRecord, MemoryVectors
 from palyra.core.memory.dates import day_of
 from palyra.core.memory.items import FILE_GONE, MemoryHit, MemoryHits
 from palyra.core.memory.query import SearchQuestion, analyse
-from palyra.core.memory.ranking import PARTS_OF_WORDS, SEMANTIC, rank
+from palyra.core.memory.ranking import PARTS_OF_WORDS, SEMANTIC, rank, relate
 from palyra.core.memory.vectors import StoredVector, VectorSpace
 from palyra.core.ports import MemoryEmbedder
 from palyra.errors import Unavailable
@@ -91,6 +91,7 @@ class IndexedMemory:
         """Return the best items, checked against their rows.  Raises Unavailable."""
         found = self._index.search(question, wanted, vectors)
         weights = SEMANTIC if self._is_semantic else PARTS_OF_WORDS
+        relation = relate(question, found.candidates, found.known, weights)
         ranked = rank(question, found.candidates, weights)[: wanted.limit]
         items = dict(self._source.get_memories(wanted, [hit.row for hit in ranked]))
         degraded = found.degraded
@@ -106,6 +107,8 @@ class IndexedMemory:
             ),
             mode="hybrid" if found.is_hybrid else "lexical",
             degraded=degraded,
+            is_related=relation.is_related,
+            noise=relation.noise,
         )
 
     def plan_build(self) -> Callable[[], Build] | None:

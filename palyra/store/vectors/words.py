@@ -10,7 +10,7 @@ items of others.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,21 +23,27 @@ SATURATION, LENGTH = 1.2, 0.75  # k1 and b of BM25
 Scores = NDArray[np.float32]
 
 
-def word_scores(table: RowTable, postings: Iterable[Slots], visible: Mask) -> Scores:
-    """Return for each slot its BM25F score divided by the sum of the words' idf: 0 to about 2.
+def word_scores(table: RowTable, postings: Sequence[Slots], visible: Mask) -> tuple[Scores, float]:
+    """Return the score of each slot and the share of words that a visible item has.
 
-    A posting holds the slots of the items with one word of the question.
+    A score is BM25F divided by the sum of the words' idf: 0 to about 2.
+
+    A posting holds the slots of the items with one word of the question.  A word that no visible item
+    has says nothing about any of them and counts for nothing.
     """
     scores = np.zeros(table.count, np.float32)
     seen = int(np.count_nonzero(visible))
     if not seen:
-        return scores
+        return scores, 0.0
     lengths = table.lengths()
     mean = max(float(lengths[visible].mean()), 1.0)
     norms = (SATURATION * (1 - LENGTH + LENGTH * lengths / mean)).astype(np.float32)
-    mass = 0.0
+    mass, known = 0.0, 0
     for posting in postings:
         slots = posting[visible[posting]]
+        if not slots.size:
+            continue
+        known += 1
         weights = _weights(table, slots)
         touched = np.flatnonzero(weights)
         idf = math.log(1 + (seen - touched.size + 0.5) / (touched.size + 0.5))
@@ -47,7 +53,7 @@ def word_scores(table: RowTable, postings: Iterable[Slots], visible: Mask) -> Sc
     if mass:
         scores /= np.float32(mass)
     scores[~visible] = 0
-    return scores
+    return scores, known / len(postings) if postings else 0.0
 
 
 def _weights(table: RowTable, slots: Slots) -> Scores:

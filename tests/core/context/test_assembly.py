@@ -27,7 +27,9 @@ from palyra.core.model.sources import ContextSource
 from palyra.core.model.summary import Covered, Entry, Summary, SummaryLedger
 from palyra.core.run.state import AskedModel, PromptCuts, Run
 from palyra.core.tape.events import ContextAssembled, ContextCompacted, ContextGathered
+from palyra.core.text.tokens import estimate_tokens
 from palyra.core.trust.labels import Trust
+from tests.core.memory.facts_and_prompts import ASKED
 from tests.core.policy.tool_samples import a_catalogue, a_spec
 from tests.core.run.run_world import AGENT, PREFIX, World
 from tests.rows import every_row
@@ -124,7 +126,7 @@ def test_what_does_not_change_comes_first_and_the_time_last() -> None:
     assert isinstance(clock, GuidanceMessage)
     assert clock.text.startswith("It is Thursday, 1970-01-01 00:00 UTC")
     assert 1 == request.volatile
-    assert layers(event, kept=True) == [
+    assert [each["layer"] for each in event.segments if "note" not in each] == [
         "instructions", "history", "conversation", "user_input", "preferences", "project_files",
         "summary", "recalled", "clock",
     ]  # fmt: skip
@@ -636,3 +638,45 @@ def test_a_delegated_run_has_the_tools_that_it_was_given() -> None:
     )  # fmt: skip
     assert () == narrow_prefix(whole, ()).tools
     assert whole is narrow_prefix(whole, None)
+
+
+def test_fences_are_charged_once_and_items_by_their_lines() -> None:
+    """Of 61 recalled facts each costs its line; the layer costs what the model reads."""
+    sources = tuple(
+        ContextSource(
+            name=f"mem_{n}", kind="fact", text=each.fact, note="2026-11-24", trust="trusted_local"
+        )
+        for n, each in enumerate(ASKED)
+    )
+    event, request = prompt(running(sources=(ContextGathered(layer="recalled", sources=sources),)))
+    recalled = [each for each in event.segments if each["layer"] == "recalled"]
+    (shown,) = (each for each in request.messages if isinstance(each, GuidanceMessage))
+    assert 1 == shown.text.count("<fenced ")
+    assert estimate_tokens(shown.text) == sum(each["tokens"] for each in recalled)
+    *items, around = recalled
+    assert [source.name for source in sources] == [each["name"] for each in items]
+    for segment, source in zip(items, sources, strict=True):
+        assert estimate_tokens(f"- 2026-11-24: {source.text}\n") == segment["tokens"]
+    assert "name" not in around
+    without = shown.text.replace("\n".join(f"- 2026-11-24: {each.fact}" for each in ASKED), "")
+    assert abs(around["tokens"] - estimate_tokens(without)) <= len(items)  # each is rounded up
+
+
+def test_references_are_charged_as_they_are_shown() -> None:
+    """A missing file costs its line, a file its text with its fence, and the message its words."""
+    refs = (
+        ContextSource(name="@file:gone.py", kind="file", error="no such file"),
+        ContextSource(name="@file:a.py", kind="file", text=words(50), note="lines 1 to 9"),
+    )
+    said = UserMessage(f"compare @file:gone.py and @file:a.py {words(30)}", references=refs)
+    event, request = prompt(running(transcript=(said,)))
+    gone, file = (each for each in event.segments if each["layer"] == "references")
+    (own,) = (each for each in event.segments if each["layer"] == "user_input")
+    shown = request.messages[-1]
+    assert isinstance(shown, UserMessage)
+    line, *rest = shown.text.split("[1] ")[1].split("\n[2] ")
+    assert abs(gone["tokens"] - estimate_tokens(f"[1] {line}\n")) <= 1
+    assert abs(file["tokens"] - estimate_tokens(f"[2] {rest[0]}")) <= len("</context_references>")
+    text = shown.text.split("\n\n<context_references>")[0]
+    assert 0 <= own["tokens"] - estimate_tokens(text) <= 20  # and the element around them
+    assert estimate_tokens(shown.text) == gone["tokens"] + file["tokens"] + own["tokens"]

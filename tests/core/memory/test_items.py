@@ -133,7 +133,7 @@ def test_revisions() -> None:
 
 
 def test_a_pack_has_the_lowest_label_and_its_size() -> None:
-    """Facts come first; what does not fit is left out; the label is that of all items."""
+    """What does not fit is left out; the label is that of all items."""
     hits = tuple(
         MemoryHit(
             item=msgspec.structs.replace(
@@ -147,7 +147,7 @@ def test_a_pack_has_the_lowest_label_and_its_size() -> None:
         )
     )
     pack = pack_hits(MemoryHits(hits=hits))
-    assert ["mem_1", "mem_2", "mem_0"] == [hit.item.memory_id for hit in pack.hits]
+    assert ["mem_0", "mem_1", "mem_2"] == [hit.item.memory_id for hit in pack.hits]
     assert "workspace" == pack.trust
     assert pack.tokens > 0
     assert () == pack_hits(MemoryHits(hits=hits), 1).hits
