@@ -23,13 +23,13 @@ from itertools import takewhile
 from typing import Literal, NamedTuple
 
 from palyra.core.journal.records import MemoryRecord
+from palyra.core.memory.changes import compare
 from palyra.core.text.visible import without_invisible
 from palyra.core.trust.labels import lowest
 
 NEAR_COSINE = 0.92
 NEAR_OVERLAP = 0.8  # shared words of all words
-MARKED_OVERLAP = 0.5  # shared words of the shorter text, with a marker of a correction
-MIN_SHARED = 2
+MIN_SHARED = 2  # words of the subject of a copula
 PREFIX_CHARS, ENDING_CHARS = 4, 3  # of two forms of one word: equal beginning, differing letters
 RECALLED_OVERLAP = 0.9  # of the words of a text, in a recalled item
 
@@ -65,18 +65,6 @@ _COMPARATORS = _words("over than before after above below als vor nach")
 _DATES = _words(
     "january february march april may june july august september october november december monday"
     " tuesday wednesday thursday friday saturday sunday today tomorrow yesterday"
-)
-_MARKER = re.compile(
-    r"^(?:actually|correction|update|in fact|no,|korrektur|eigentlich|tats\u00e4chlich)\b"
-    r"|\b(?:no longer|not any ?more|anymore|instead of|rather than|from now on|used to"
-    r"|(?:has |have )?(?:changed|moved|switched) (?:\w+ )?to|(?:is|are|was) now|now"
-    r"|nicht mehr|statt|jetzt|ab sofort)\b",
-    re.IGNORECASE,
-)
-_MARKER_WORDS = _words(
-    "actually correction update in fact no longer not any more anymore instead of rather than from now"
-    " on used to has have changed moved switched korrektur eigentlich nicht mehr statt jetzt ab"
-    " sofort"
 )
 # Verbs with one value at a time; before a copula the subject needs two words, since one thing has
 # many properties ("Alice is a doctor", "Alice is tall") and one attribute has one value.
@@ -228,20 +216,10 @@ def is_recalled(text: str, recalled: Sequence[str]) -> bool:
 def _is_correction(
     new: str, old: str, mine: Sequence[PlainWord], theirs: Sequence[PlainWord]
 ) -> bool:
-    if _is_marked(new, mine, theirs) or _denies(mine, theirs):
+    if compare(new, old) == "replaces" or _denies(mine, theirs):
         return True
     is_added = _ADDED.search(new) is not None  # beside what is known
     return not is_added and (_changes_value(new, old) or _changes_number(mine, theirs))
-
-
-def _is_marked(new: str, mine: Sequence[PlainWord], theirs: Sequence[PlainWord]) -> bool:
-    if _MARKER.search(new) is None:
-        return False
-    own = {token.plain for token in mine} - _MARKER_WORDS - _NEGATIONS
-    known = {token.plain for token in theirs} - _MARKER_WORDS - _NEGATIONS
-    shared = {word for word in own if any(_is_same_word(word, other) for other in known)}
-    least = min(MIN_SHARED, len(known))
-    return bool(known) and len(shared) >= max(least, MARKED_OVERLAP * min(len(own), len(known)))
 
 
 def _denies(mine: Sequence[PlainWord], theirs: Sequence[PlainWord]) -> bool:
