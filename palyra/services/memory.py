@@ -9,7 +9,6 @@ Writes of one principal are made one at a time, because what becomes of a statem
 items before it; the store refuses a revision out of turn besides.
 """
 
-import re
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -40,6 +39,7 @@ from palyra.core.journal.records import (
     SessionRemoval,
     TurnIndexing,
 )
+from palyra.core.memory.changes import key_words
 from palyra.core.memory.duplicates import (
     ADDED,
     Resolution,
@@ -73,9 +73,8 @@ from palyra.core.session.purge import ItemPlan, plan_items, successor
 from palyra.errors import Forbidden, IllegalState, InvalidParams, NotFound
 from palyra.services.memory_search import READ, WRITE, MemorySearch, whose_memory
 
-ALIKE_WORDS, MOST_ALIKE = 6, 20  # words and items of a search for duplicates
+ALIKE_WORDS, MOST_ALIKE = 16, 20  # words and items of a search for duplicates
 REINDEX_ROWS = 200  # of one change, so that no commit waits long
-_WORD = re.compile(r"\w+")
 T = TypeVar("T", bound=msgspec.Struct)
 _NOTHING = MemoryForgotten(memory_ids=())
 OnForgotten = Callable[[Sequence[str], str], Awaitable[None]]  # memory ids, principal
@@ -178,7 +177,7 @@ class Memories:
             )
             same = _find_same(new, equal, is_utterance=True)
             return ADDED if same is None else Resolution("same", same)
-        words = _search_words(new.text)
+        words = key_words(new.text)[:ALIKE_WORDS]
         alike = await self.journal.read(
             lambda s: s.find_alike(new, words, now_ms=new.created_ms, limit=MOST_ALIKE)
         )
@@ -703,12 +702,6 @@ def _describe_change(item: MemoryRecord) -> MemoryChanged:
 
 def _unknown(memory_id: str) -> NotFound:
     return NotFound(f"no memory {memory_id!r}", field="memory_id")
-
-
-def _search_words(text: str) -> list[str]:
-    """Return the longest words of a text, which are usually the rarest."""
-    words = {word.casefold() for word in _WORD.findall(text)}
-    return sorted(words, key=lambda word: (-len(word), word))[:ALIKE_WORDS]
 
 
 def _apply(found: Resolution, new: MemoryRecord) -> tuple[MemoryAdded, list[Record]]:

@@ -22,7 +22,6 @@ from palyra.errors import (
     TooLarge,
     Unavailable,
 )
-from palyra.services import memory
 from palyra.services.memory_search import QUESTION_CHARS
 from tests.services.memory_kit import ANN, BOB, OP, SECRET, MemoryKit, caller, place
 
@@ -55,12 +54,6 @@ async def test_an_exact_repetition_updates(kit: MemoryKit) -> None:
     await kit.add("The office is closed on Friday", tags=("c",), confidence_bps=9_500)
     item = await get(kit, first)
     assert (("a", "c"), 9_500, 3) == (item.tags, item.confidence_bps, item.revision)
-
-
-def test_duplicates_are_searched_for_by_the_longest_words() -> None:
-    """The six longest, which are usually the rarest; of equal length in the order of letters."""
-    text = "Bb aaaa cccccc dd eeeee ffff gggggg aaa bb"
-    assert ["cccccc", "gggggg", "eeeee", "aaaa", "ffff", "aaa"] == memory._search_words(text)
 
 
 async def test_a_near_repetition_of_the_same_kind_updates(kit: MemoryKit) -> None:

@@ -4,9 +4,8 @@ Four relations, tried in this order for items of the same kind, place and author
 
 - `same`: equal words.  The stored item is updated.
 - `correction`: the same statement with another value.  The stored item is superseded and stays as
-  history.  Three signs, all about words and none about meaning: a marker ("no longer", "is now",
-  "actually") and at least half of the words; one statement denies the other, or reverses a
-  comparison; the same subject and verb of identity ("the deploy port is …", "Alice lives in …") with
+  history.  Three signs, all about words and none about meaning: a change in a person's own words
+  (`changes`); one statement denies the other, or reverses a comparison; the same subject and verb of identity ("the deploy port is …", "Alice lives in …") with
   another value of the same form, or another number as the value of a state ("runs Debian 12", "allows 5 retries").
 - `near`: the same words but for inflection, in the same order, with equal numbers, names and
   negations, and an absolute cosine of at least `NEAR_COSINE`.  The stored item is updated.

@@ -1,0 +1,78 @@
+"""Whether a later statement takes the place of an earlier one."""
+
+from itertools import starmap
+from pathlib import Path
+
+import msgspec
+from hypothesis import given
+from hypothesis import strategies as st
+
+from palyra.core.memory.changes import MAX_CHARS, Change, compare, key_words
+from tests.core.memory.change_pairs import BOTH_TRUE, CHANGES
+from tests.rows import every_row
+
+DEV = Path(__file__).parents[3] / "bench" / "dev" / "corrections.json"
+
+
+def change(old: str, new: str) -> Change:
+    return compare(new, old)
+
+
+def test_changes_in_a_persons_own_words_are_seen() -> None:
+    """Nine in ten of the pairs that the rules were written from."""
+    found = [*starmap(change, CHANGES)]
+    assert found.count("replaces") >= 0.85 * len(CHANGES)
+
+
+@every_row(("old", "new"), BOTH_TRUE)
+def test_what_is_true_beside_it_replaces_nothing(old: str, new: str) -> None:
+    """Another person, scope or day, an addition, a question or a change of one part."""
+    assert "replaces" != compare(new, old)
+
+
+def test_sentences_of_somebody_else_are_told_apart() -> None:
+    """Of the development set, three in five changes are seen and no statement is lost."""
+    cases = msgspec.json.decode(DEV.read_bytes())
+    wrong = [each for each in cases if not each["supersedes"]]
+    right = [each for each in cases if each["supersedes"]]
+    assert [] == [each for each in wrong if compare(each["new"], each["old"]) == "replaces"]
+    seen = [compare(each["new"], each["old"]) for each in right].count("replaces")
+    assert seen >= 0.6 * len(right)
+
+
+@every_row(
+    ("old", "new"),
+    [
+        ("Backups run at 2 and are stored on S3", "backups now run at 4"),
+        ("The user wants tea in the morning, coffee at noon", "no coffee at noon any more"),
+        ("Our standup is at 9:15", "today the standup is at 10"),
+    ],
+)
+def test_a_change_of_a_part_or_for_a_day_touches(old: str, new: str) -> None:
+    """Both are kept: what the later one says nothing about stays true."""
+    assert "touches" == compare(new, old)
+
+
+def test_long_and_equal_texts_are_unrelated() -> None:
+    """A text beyond the limit is no statement, and a repetition changes nothing."""
+    old = "Our standup is at 9:15"
+    assert "unrelated" == compare(old, old)
+    assert "unrelated" == compare(f"standup moved to 9:45 {'x' * MAX_CHARS}", old)
+
+
+def test_a_statement_is_searched_by_its_words_and_the_forms_of_its_verbs() -> None:
+    """The longest words, which are usually the rarest, and "wohnt" for "wohne"; no function words."""
+    words = key_words("ich wohne jetzt in Göttingen, Bahnhof")
+    assert ["göttingen", "bahnhof"] == words[:2]
+    assert "wohnt" in words
+    assert "jetzt" not in words
+    assert ["ich", "jetzt"] == key_words("ich jetzt")
+
+
+words = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=80)
+
+
+@given(words, words)
+def test_comparing_never_fails(one: str, other: str) -> None:
+    """Any two texts have a relation."""
+    assert compare(one, other) in {"replaces", "touches", "unrelated"}
