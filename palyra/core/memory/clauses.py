@@ -51,7 +51,7 @@ from palyra.core.memory.word_forms import forms_of
 CACHED = 4_096
 
 
-class Token(NamedTuple):
+class Term(NamedTuple):
     plain: str
     term: str  # one for all forms of a word
     kind: str  # "" of a word; of a value: time, day, month, daytime, rate, number, id
@@ -61,9 +61,9 @@ class Clause(NamedTuple):
     """One statement, taken apart."""
 
     text: str
-    tokens: tuple[Token, ...]
+    tokens: tuple[Term, ...]
     subject: frozenset[str]  # terms in front of the first verb
-    name: str  # term of a subject that stands without an article: a person or a product
+    name: str  # term of a subject without an article: a person or a product
     nouns: frozenset[str]  # terms of words and of identifiers, without verbs
     verbs: frozenset[str]
     slots: dict[str, frozenset[str]]  # values by kind
@@ -80,7 +80,7 @@ class Clause(NamedTuple):
 
     @property
     def value(self) -> frozenset[str]:
-        """What it says about its subject; a verb only if there is nothing else."""
+        """Terms said about the subject; verbs only if there is nothing else."""
         values = (self.nouns | frozenset().union(*self.slots.values())) - self.subject
         return values or self.verbs
 
@@ -116,17 +116,17 @@ def _verb_forms(word: str) -> Iterator[str]:
 STEM_CHARS = 4
 
 
-def read_tokens(text: str) -> list[Token]:
-    found: list[Token] = []
+def read_tokens(text: str) -> list[Term]:
+    found: list[Term] = []
     for match in TOKEN.finditer(text):
         plain = match[0]
         before = found[-1].plain if found else ""
         if plain.endswith("n't") or plain in NOT:
             verb = plain.removesuffix("t").removesuffix("'").removesuffix("n")
-            found += (Token(verb, verb, ""), Token("not", "not", "punctuation"))
+            found += (Term(verb, verb, ""), Term("not", "not", "punctuation"))
             continue
         plain = "my" if plain == "user's" else plain.removesuffix("'s")
-        found.append(Token(plain, *_kind(plain, before, text[match.end() : match.end() + 8])))
+        found.append(Term(plain, *_kind(plain, before, text[match.end() : match.end() + 8])))
     return found
 
 
@@ -218,7 +218,7 @@ def read_clause(text: str) -> Clause:
     )
 
 
-def _scope(words: Sequence[Token]) -> frozenset[str]:
+def _scope(words: Sequence[Term]) -> frozenset[str]:
     if not words or words[0].plain not in SCOPES:
         return frozenset()
     ends = takewhile(
@@ -235,7 +235,7 @@ def _scope(words: Sequence[Token]) -> frozenset[str]:
     return frozenset(each.term for each in ends if is_noun(each))
 
 
-def _unknown_verbs(words: Sequence[Token]) -> set[int]:
+def _unknown_verbs(words: Sequence[Term]) -> set[int]:
     """Return the places of words that must be verbs, beside "I", "we" and "the user"."""
     found = set[int]()
     for at, each in enumerate(words):
@@ -251,7 +251,7 @@ def _unknown_verbs(words: Sequence[Token]) -> set[int]:
     return {at for at in found if at < len(words) and is_noun(words[at])}
 
 
-def _is_verb(token: Token) -> bool:
+def _is_verb(token: Term) -> bool:
     return (
         token.kind == "tie"
         or token.plain in TIES
@@ -260,11 +260,11 @@ def _is_verb(token: Token) -> bool:
     )
 
 
-def _is_verb_like(token: Token) -> bool:
+def _is_verb_like(token: Term) -> bool:
     return is_noun(token) or token.term[0] == "=" or token.plain in TIES
 
 
-def _name_of(text: str, leading: Sequence[Token], verb: Token | None) -> str:
+def _name_of(text: str, leading: Sequence[Term], verb: Term | None) -> str:
     """Return the term of the name that the subject is, or begins with; "" for a thing."""
     if not leading or verb is None or not is_noun(leading[0]):
         return ""
@@ -289,7 +289,7 @@ def _clock(match: re.Match[str]) -> str:
     return f"{int(hour) + shift}:{minutes}"
 
 
-def is_noun(token: Token) -> bool:
+def is_noun(token: Term) -> bool:
     """True for a word that says what a statement is about."""
     plain = token.plain
     if token.kind in {"id", ""}:
