@@ -22,6 +22,7 @@ made; both with their counts.
 import argparse
 import base64
 import os
+import shutil
 import sys
 import tempfile
 import zlib
@@ -58,6 +59,7 @@ from tests.services.memory_kit import ANN, MemoryKit, caller, run_inline
 HERE = Path(__file__).resolve().parent
 DAY_MS = 86_400_000
 HITS = 10
+EMBEDDED_S, LOOK_S = 120.0, 0.05
 BINDING: frozenset[StatementKind] = frozenset({"constraint", "convention", "preference"})
 CONFIG = '[models]\ndefault = "p/m"\nproviders = [{{ name = "p", base_url = "{url}" }}]\n'
 END = {"id": "c1", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
@@ -348,19 +350,28 @@ def _utc(at: datetime) -> float:
     return (at - datetime(1970, 1, 1)).total_seconds()  # noqa: DTZ001 - both without a zone
 
 
-async def measure_prompts(cases: Sequence[PromptCase], folder: Path) -> Result:
+async def measure_prompts(cases: Sequence[PromptCase], folder: Path, minilm: Path | None) -> Result:
     """Let a daemon ask its provider for principals of their own, and read what it sends."""
     result = Result()
+    await _ask_daemon(cases, folder / "words", result, "no model")
+    if minilm is not None:
+        shutil.copytree(files.folder(minilm), files.folder(folder / "vectors" / "home"))
+        await _ask_daemon(cases, folder / "vectors", result, "MiniLM")
+    return result
+
+
+async def _ask_daemon(
+    cases: Sequence[PromptCase], folder: Path, result: Result, embedder: str
+) -> None:
     answer = [STREAM, sse(chunk(content="fine"), END, "[DONE]")]
     home = folder / "home"
-    home.mkdir(mode=0o700)
+    home.mkdir(mode=0o700, parents=True, exist_ok=True)
     async with provider(*([answer] * len(cases))) as served:
         (home / "palyra.toml").write_text(CONFIG.format(url=served.url), encoding="utf-8")
         with running(folder) as daemon:
             for number, case in enumerate(cases):
                 await _say_to(daemon, f"p{number}", case)
-                _judge_prompt(result, case, "\n".join(_strings(served.bodies[-1])))
-    return result
+                _judge_prompt(result, case, "\n".join(_strings(served.bodies[-1])), embedder)
 
 
 async def _say_to(daemon: DaemonProcess, who: str, case: PromptCase) -> None:
@@ -370,26 +381,33 @@ async def _say_to(daemon: DaemonProcess, who: str, case: PromptCase) -> None:
             await client.add_memory(text, kind="fact")
         for text in case.standing:
             await client.add_memory(text, kind="preference")
+        with trio.fail_after(EMBEDDED_S):
+            while (await client.get_memory_status()).without_vector:  # noqa: ASYNC110 - of another process
+                await trio.sleep(LOOK_S)
         run = await client.start_run(case.prompt)
         await client.wait_run(run.run_id)
 
 
-def _judge_prompt(result: Result, case: PromptCase, sent: str) -> None:
+def _judge_prompt(result: Result, case: PromptCase, sent: str, embedder: str) -> None:
     def shown(text: str) -> str:
         return f"{case.prompt}: {text}"
 
     there = [at for at, text in enumerate(case.memories) if text in sent]
     result.count(
-        "standing preferences present", ((each in sent, shown(each)) for each in case.standing)
+        f"standing preferences present, {embedder}",
+        ((each in sent, shown(each)) for each in case.standing),
     )
     result.count(
-        "related facts present", ((at in there, shown(case.memories[at])) for at in case.related)
+        f"related facts present, {embedder}",
+        ((at in there, shown(case.memories[at])) for at in case.related),
     )
     result.count(
-        "facts that are related", ((at in case.related, shown(case.memories[at])) for at in there)
+        f"facts that are related, {embedder}",
+        ((at in case.related, shown(case.memories[at])) for at in there),
     )
     if not case.related:
-        result.count("unrelated prompts without any", [(not there, shown(f"{len(there)} facts"))])
+        empty = [(not there, shown(f"{len(there)} facts"))]
+        result.count(f"unrelated prompts without any, {embedder}", empty)
 
 
 def _strings(value: object) -> Iterable[str]:
@@ -411,8 +429,11 @@ def _strings(value: object) -> Iterable[str]:
 Measure = Callable[[Any, Path], Awaitable[Result]]
 
 
-def list_parts(embedders: dict[str, Embedder]) -> dict[str, tuple[type, Measure]]:
-    """Return the form of the cases and the measurement of each part."""
+def list_parts(minilm: Path | None) -> dict[str, tuple[type, Measure]]:
+    """Return the form of the cases and the measurement of each part; `minilm` is its data directory."""
+    embedders: dict[str, Embedder] = {"no model": HashedEmbedder()}
+    if minilm is not None:
+        embedders["MiniLM"] = MiniLmEmbedder(minilm)
     return {
         "extraction": (ExtractionCase, measure_extraction),
         "corrections": (CorrectionCase, measure_corrections),
@@ -420,7 +441,7 @@ def list_parts(embedders: dict[str, Embedder]) -> dict[str, tuple[type, Measure]
         "dates": (DateCase, measure_dates),
         "duplicates": (DuplicateCase, measure_duplicates),
         "recall": (RecallCase, partial(measure_recall, embedders=embedders)),
-        "prompts": (PromptCase, measure_prompts),
+        "prompts": (PromptCase, partial(measure_prompts, minilm=minilm)),
     }
 
 
@@ -451,20 +472,20 @@ def report(part: str, dev: Result | None, blind: Result | None) -> Iterable[str]
         yield f"| {part} | {name} | {cells[0]} | {cells[1]} |"
 
 
-def find_minilm(given: str | None, folder: Path) -> Embedder | None:
-    """Return MiniLM from a data directory or a wheel; None if there is none."""
+def find_minilm(given: str | None, folder: Path) -> Path | None:
+    """Return the data directory that has MiniLM, for a wheel `folder`; None if there is none."""
     if not given:
         return None
     place = Path(given)
     if place.suffix == ".whl":
         files.install_wheel(place, folder)
         place = folder
-    return None if files.find_fault(place) else MiniLmEmbedder(place)
+    return None if files.find_fault(place) else place
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Print the table."""
-    names = list(list_parts({}))
+    names = list(list_parts(None))
     parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("--parts", nargs="*", choices=names, default=names)
     parser.add_argument("--show", choices=("dev",), help="print the wrong cases of that set")
@@ -473,10 +494,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     options = parser.parse_args(arguments)
     structlog.configure(logger_factory=structlog.ReturnLoggerFactory())  # lines may quote a case
     with tempfile.TemporaryDirectory() as folder:
-        embedders: dict[str, Embedder] = {"no model": HashedEmbedder()}
-        if (minilm := find_minilm(options.minilm, Path(folder))) is not None:
-            embedders["MiniLM"] = minilm
-        parts = list_parts(embedders)
+        parts = list_parts(find_minilm(options.minilm, Path(folder)))
         print("| Part | Figure | Development set | Blind set |\n|---|---|---|---|")
         for part in options.parts:
             form, run = parts[part]
@@ -484,9 +502,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
             sealed = options.sets / "blind" / f"{part}.sealed"
             dev = measure(run, read_dev(open_set, form)) if open_set.exists() else None
             blind = measure_blind(part, run, sealed, form) if sealed.exists() else None
-            print("\n".join(report(part, dev, blind)), flush=True)
-            if options.show and dev is not None:
-                print("\n".join(f"    {part}: {each}" for each in dev.wrong))
+            for row in report(part, dev, blind):
+                print(row, flush=True)
+            for each in dev.wrong if options.show and dev is not None else ():
+                print(f"    {part}: {each}")
 
 
 if __name__ == "__main__":
