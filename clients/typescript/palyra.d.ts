@@ -2455,9 +2455,10 @@ export interface LearningCandidate {
   evidence: Evidence[];
   trust: "external_untrusted" | "mixed" | "trusted_local" | "workspace";
   is_confined?: boolean;
-  source: "model" | "rules";
+  source: "both" | "model" | "rules";
   state: "applied" | "proposed" | "rejected" | "superseded" | "suppressed" | "undone";
   memory_id?: string | null;
+  corrects?: string;
   procedure?: Procedure | null;
   revision: number;
   created_ms: number;

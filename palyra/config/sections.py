@@ -141,8 +141,12 @@ class LearningConfig(Section, frozen=True, kw_only=True):
         _doc("off: nothing is learned; review: a person accepts; auto: sure candidates apply."),
     ] = "off"
     model: Annotated[
-        str, _doc("Model that suggests candidates; empty: they are found without a model.")
-    ] = ""
+        str,
+        _doc(
+            "Model that reads runs as well; cheapest: the one of the providers that costs least; "
+            "empty: runs are read without a model."
+        ),
+    ] = "cheapest"
     sample_bps: Annotated[
         _BasisPoints,
         _doc("Share of the runs that are read at their end, in basis points; 10000: every run."),

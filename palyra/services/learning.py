@@ -2,9 +2,9 @@
 
 Owns: nothing that a restart would lose; candidates are records of the journal.
 Talks to: the journal; the memory, whose items show applied candidates; the workspace documents; a
-model that suggests candidates, within budgets.
+model that reads as well, within budgets.
 Never: stores a statement without its words on the tape, applies text of a tainted run or a model's
-suggestion by itself, or learns what a recall gave to the same session.
+claim by itself, or learns what a recall gave to the same session.
 
 A run is read once.  Its candidates and the proof of the reading are one change; applications follow,
 each one change with its item of memory, so a crash leaves a candidate that waits for review.
@@ -24,7 +24,7 @@ from palyra.core.access import Caller
 from palyra.core.ids import NewId
 from palyra.core.incident.incident import IncidentReport
 from palyra.core.incident.kinds import reflections_key, reflections_skipped
-from palyra.core.journal.changes import CandidateFilter, Change
+from palyra.core.journal.changes import CandidateFilter, Change, MemoryFilter, MemoryPlace
 from palyra.core.journal.records import (
     CallOutcome,
     CandidateChange,
@@ -49,20 +49,19 @@ from palyra.core.learning.candidates import (
     see_again,
     step,
 )
-from palyra.core.learning.extraction import (
-    SUGGESTION_INSTRUCTIONS,
-    Found,
-    Reading,
-    RunTexts,
-    Suggestions,
-    check_suggestion,
-    extract,
-    read_texts,
-)
+from palyra.core.learning.extraction import Found, Reading, RunTexts, extract, read_texts
 from palyra.core.learning.junk import find_junk
+from palyra.core.learning.reader import (
+    MAX_ANSWER_TOKENS,
+    READER_INSTRUCTIONS,
+    Stored,
+    join_claims,
+    reader_prompt,
+    refused_also,
+)
 from palyra.core.learning.views import CandidateChanged, Reflected
 from palyra.core.memory.items import MemoryAdded, MemoryDraft, check_text, hash_text
-from palyra.core.model.messages import Delta, ModelFailure, ModelRequest, UserMessage
+from palyra.core.model.messages import Delta, ModelFailure, ModelRequest, Sampling, UserMessage
 from palyra.core.ports import (
     IncidentReporter,
     Journal,
@@ -76,6 +75,7 @@ from palyra.core.run.state import COMPACTION, Run
 from palyra.core.tape.events import Event, decode_event
 from palyra.core.task.life import MAX_OPEN_OWN, PRIORITIES, Submission, submit
 from palyra.core.text.tokens import estimate_tokens
+from palyra.core.trust.labels import is_from_outside
 from palyra.core.usage.budgets import Payer
 from palyra.errors import IllegalState, InvalidParams, NotFound, PalyraError
 from palyra.services.budgets import Budgets, Reservation
@@ -90,9 +90,9 @@ MAX_SESSIONS = 10_000  # whose cool-down is remembered; without it a session is 
 MAX_SKIPPED = 20_000  # runs of a principal that wait for room; of more the oldest is left out
 EXPIRES_MS = 7 * 24 * 3_600_000  # of a reflection; a run of last week teaches little
 MAX_ROWS = 20_000  # of one run
-MAX_PROMPT_CHARS = 24_000
-MAX_ANSWER_CHARS = 100_000
 MODEL_DEADLINE_S = 60.0
+MAX_STORED = 12  # items that a model may call untrue
+STORED_QUERY_CHARS = 2_000  # of the messages, by which they are found
 LEARNED_DOCUMENT, LEARNED_BLOCK = "MEMORY.md", "learned"
 MAX_SHOWN = 200  # entries of the managed block
 _WATCHED = 8
@@ -109,7 +109,7 @@ class Learning:
         redactor: Redactor,
         *,
         rules: LearningRules,
-        model: str,
+        model: Callable[[], str],
         models: Mapping[str, LanguageModel],
         budgets: Budgets,
         procedures: Procedures,
@@ -162,7 +162,9 @@ class Learning:
             texts = await self._journal.read(partial(_read_run, run_id=run_id))
             recalled = await self._memories.find_recalled(run.principal, run.session_id)
             reading = await self._run_blocking(extract, texts, recalled)
-            reading = await self._with_suggestions(texts, recalled, reading, run_id)
+            model = self._models.get(self._model())
+            if model is not None:
+                reading = await self._with_claims(model, texts, recalled, reading, run_id)
             records, refused = await self._plan(run_id, texts, reading)
             if not run.parent_run_id and texts.channel is None:
                 records += await self._procedures.propose(run, trust=texts.trust, rules=self.rules)
@@ -176,7 +178,8 @@ class Learning:
                 refused=refused,
             )
             await self._journal.commit(Change(records=(*records, reflection)))
-        applied = [each for each in records if may_apply(self.rules, each)]
+        sure = partial(may_apply, self.rules, is_read_twice=model is not None)
+        applied = [each for each in records if sure(each)]
         done = [each.candidate_id for each in applied if await self._apply_by_itself(each)]
         return msgspec.structs.replace(_describe(reflection, is_new=True), applied=tuple(done))
 
@@ -244,6 +247,7 @@ class Learning:
             is_confined=texts.is_confined,
             key=key,
             source=found.source,
+            corrects=found.corrects,
             state=state,
             created_ms=now_ms,
             changed_ms=now_ms,
@@ -256,6 +260,8 @@ class Learning:
         """Return the known candidate with more evidence; taint and doubt add none."""
         if texts.trust != "trusted_local" or has_doubt(found.signals):
             return None
+        if found.source != "model":
+            known = msgspec.structs.replace(known, source=found.source)
         seen = see_again(known, evidence, score_bps=found.score_bps, now_ms=self._now_ms())
         if (
             seen is not None
@@ -268,31 +274,55 @@ class Learning:
             )  # one change of the record
         return seen
 
-    # --- a model's suggestions
+    # --- a model that reads as well
 
-    async def _with_suggestions(
-        self, texts: RunTexts, recalled: Sequence[str], reading: Reading, run_id: str
+    async def _with_claims(
+        self,
+        model: LanguageModel,
+        texts: RunTexts,
+        recalled: Sequence[str],
+        reading: Reading,
+        run_id: str,
     ) -> Reading:
-        """Return the reading with what a model found in the same messages."""
-        model = self._models.get(self._model)
-        if model is None or texts.is_delegated or not texts.messages:
+        """Return the reading with what a model claims of the same messages.
+
+        A tainted run is not shown to it: what the user quotes of a page there looks like the user's.
+        """
+        if texts.is_delegated or texts.trust != "trusted_local" or not texts.messages:
             return reading
+        stored = await self._find_stored(texts)
         try:
-            answer = await self._ask(model, texts, run_id)
+            answer = await self._ask(model, texts, reader_prompt(texts, stored), run_id)
         except (ModelFailure, trio.TooSlowError) as failure:
             log.info("learning.model_failed", run_id=run_id, error=str(failure))
-            return _refuse(reading, "model_failed")
+            return refused_also(reading, "model_failed")
         return await self._run_blocking(
-            partial(_join, answer, texts, recalled, rules=self.rules, reading=reading)
-        )
+            partial(
+                join_claims, answer, texts, recalled,
+                rules=self.rules, reading=reading, stored=stored,
+            )
+        )  # fmt: skip
 
-    async def _ask(self, model: LanguageModel, texts: RunTexts, run_id: str) -> str:
+    async def _find_stored(self, texts: RunTexts) -> list[Stored]:
+        """Return items of the principal that the messages may make untrue."""
+        place = MemoryPlace(principal=texts.principal)
+        wanted = MemoryFilter(
+            principal=texts.principal, now_ms=0, limit=MAX_STORED, kinds=("fact", "preference")
+        )
+        words = " ".join(text for _, text in texts.messages)[-STORED_QUERY_CHARS:]
+        found = (await self._memories.search.search_in(place, words, wanted)).hits
+        return [
+            Stored(memory_id=hit.item.memory_id, text=hit.item.text)
+            for hit in found
+            if hit.item.scope == "principal" and not is_from_outside(hit.item.trust)
+        ]
+
+    async def _ask(self, model: LanguageModel, texts: RunTexts, prompt: str, run_id: str) -> str:
         """Return the model's answer, after its ledger line is committed.
 
         Raises ModelFailure (also over budget), TooSlowError.
         """
-        prompt = _prompt(texts)
-        meter = Reservation(self._model, estimate_tokens(prompt))
+        meter = Reservation(model.name, estimate_tokens(READER_INSTRUCTIONS + prompt))
         payer = Payer(texts.principal, "", texts.session_id, self._new_id("use"))
         if await self._budgets.admit_payer(payer, meter) is not None:
             raise ModelFailure("quota", "a budget does not allow the request", was_asked=False)
@@ -300,10 +330,11 @@ class Learning:
             run_id=run_id,
             turn=1,
             attempt=1,
-            model=self._model,
-            instructions=SUGGESTION_INSTRUCTIONS,
+            model=model.name,
+            instructions=READER_INSTRUCTIONS,
             messages=(UserMessage(prompt),),
             json_mode=True,
+            sampling=Sampling(max_output_tokens=MAX_ANSWER_TOKENS),
             is_background=True,
             principal=texts.principal,
         )
@@ -317,14 +348,16 @@ class Learning:
             outcome, used, was_asked = "failed", failure.usage, failure.was_asked
             raise
         finally:
-            line = self._line(payer, model.provider, outcome, used) if was_asked else None
+            line = self._line(payer, model, outcome, used) if was_asked else None
             self._budgets.settle_payer(payer, meter, line)
             if line is not None:
                 ticket = self._journal.append(Change(records=(line,)))
         await ticket.wait()
         return turn.text
 
-    def _line(self, payer: Payer, provider: str, outcome: CallOutcome, used: Usage) -> UsageRecord:
+    def _line(
+        self, payer: Payer, model: LanguageModel, outcome: CallOutcome, used: Usage
+    ) -> UsageRecord:
         return UsageRecord(
             run_id=payer.run_id,
             turn=0,
@@ -332,14 +365,14 @@ class Learning:
             session_id=payer.session_id,
             principal=payer.principal,
             agent=payer.agent,
-            provider=provider,
-            model=self._model,
+            provider=model.provider,
+            model=model.name,
             outcome=outcome,
             input_tokens=used.input_tokens,
             output_tokens=used.output_tokens,
             cached_tokens=used.cached_tokens,
             is_estimate=used.source != "provider",
-            cost_usd_micros=self._budgets.charge(self._model, used).cost_usd_micros,
+            cost_usd_micros=self._budgets.charge(model.name, used).cost_usd_micros,
             at_ms=self._budgets.now_ms(),
         )
 
@@ -496,6 +529,7 @@ class Learning:
                 text=latest.text,
                 kind=latest.kind,
                 confidence_bps=latest.score_bps,
+                supersedes=await self._find_corrected(latest),
                 lineage=tuple(
                     Lineage(run_id=each.run_id, first_seq=each.seq, last_seq=each.seq)
                     for each in latest.evidence
@@ -513,6 +547,12 @@ class Learning:
             )
         await self._show(latest.principal)
         return after[0]
+
+    async def _find_corrected(self, candidate: CandidateRecord) -> str | None:
+        """Return the item that a candidate is to supersede, if that is still current."""
+        item = await self._find_item(candidate.corrects or None)
+        is_current = item is not None and item.superseded_by is None
+        return candidate.corrects if is_current else None
 
     async def _show(self, principal: str) -> None:
         """Give the managed block `learned` the applied statements, where documents are written."""
@@ -684,51 +724,6 @@ def _read_run(store: JournalStore, *, run_id: str) -> RunTexts:
     return read_texts(events)
 
 
-def _prompt(texts: RunTexts) -> str:
-    """Return the messages as a JSON list, the newest that fit."""
-    kept: list[str] = []
-    room = MAX_PROMPT_CHARS
-    for _, text in reversed(texts.messages):
-        room -= len(text)
-        if room < 0:
-            break
-        kept.append(text)
-    return msgspec.json.encode({"messages": kept[::-1]}).decode()
-
-
-def _join(
-    answer: str,
-    texts: RunTexts,
-    recalled: Sequence[str],
-    *,
-    rules: LearningRules,
-    reading: Reading,
-) -> Reading:
-    """Return the reading with the suggestions that the tape proves.  Blocks."""
-    try:
-        said = msgspec.json.decode(answer[:MAX_ANSWER_CHARS], type=Suggestions)
-    except (msgspec.DecodeError, UnicodeError, RecursionError):
-        return _refuse(reading, "model_answer")
-    found = {key_of(each.kind, each.text): each for each in reading.found}
-    quoted = {each.quote for each in reading.found}
-    for suggestion in said.candidates[:_MOST_SUGGESTED]:
-        checked = check_suggestion(suggestion, texts, recalled, rules)
-        if isinstance(checked, str):
-            reading = _refuse(reading, f"model_{checked}")
-            continue
-        key = key_of(checked.kind, checked.text)
-        rival = next((each for each in found.values() if each.quote == checked.quote), None)
-        if rival is not None and rival.score_bps >= checked.score_bps:
-            continue
-        if rival is not None and checked.quote in quoted:
-            del found[key_of(rival.kind, rival.text)]
-        found[key] = checked
-    return msgspec.structs.replace(reading, found=tuple(found.values()))
-
-
-_MOST_SUGGESTED = 40
-
-
 def _find_secret(keys: Mapping[str, Found], redactor: Redactor) -> set[str]:
     """Return the keys of the statements that hold a secret.  Blocks."""
     return {
@@ -736,11 +731,6 @@ def _find_secret(keys: Mapping[str, Found], redactor: Redactor) -> set[str]:
         for key, found in keys.items()
         if redactor.redact_text(f"{found.text}\n{found.quote}")[1]
     }
-
-
-def _refuse(reading: Reading, reason: str) -> Reading:
-    refused = {**reading.refused, reason: reading.refused.get(reason, 0) + 1}
-    return msgspec.structs.replace(reading, refused=refused)
 
 
 def _describe(reflection: ReflectionRecord, *, is_new: bool) -> Reflected:

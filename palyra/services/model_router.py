@@ -157,6 +157,24 @@ class ModelRouter:
             return False
         return True
 
+    def find_cheapest(self) -> str:
+        """Return the model of a provider that costs least for work in the background; "" for none.
+
+        Of the default model and those with a route that give JSON: the lowest price, if it is known,
+        then the lowest tier, then the configured order.
+        """
+        names = dict.fromkeys((self.default, *(route.model for route in self.table.routes)))
+        able = [
+            name
+            for name in names
+            if self.provider(name) in self._providers and not lacking(self._facts(name), ("json",))
+        ]
+        return min(able, key=self._cost_of, default="")
+
+    def _cost_of(self, model: str) -> tuple[bool, int, int]:
+        rates, route = self._rates(model), self._facts(model) or Route(model=model)
+        return rates is None, sum(rates or ()), route.tier
+
     def plan(self, run: Run, measure: Measure) -> RoutePlan | None:
         """Return the route plan of a run that begins; None if no routes are configured."""
         table = self.table

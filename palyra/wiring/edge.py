@@ -233,10 +233,13 @@ def build_documents(
     return documents
 
 
+CHEAPEST = "cheapest"
+
+
 def check_learning(config: Config, models: Container[str]) -> None:
     """Raise InvalidParams for an unknown model or thresholds out of order."""
     learning = config.learning
-    if learning.model and learning.model not in models:
+    if learning.model not in {"", CHEAPEST} and learning.model not in models:
         raise InvalidParams(
             f"learning.model names {learning.model!r}, which no provider has",
             field="learning.model",
@@ -270,7 +273,9 @@ def build_learning(
             fact=Thresholds(learning.fact_review_bps, learning.fact_auto_bps),
             preference=Thresholds(learning.preference_review_bps, learning.preference_auto_bps),
         ),
-        model=learning.model,
+        model=(
+            services.router.find_cheapest if learning.model == CHEAPEST else lambda: learning.model
+        ),
         models=services.models,
         budgets=services.budgets,
         procedures=services.procedures,

@@ -43,17 +43,20 @@ class Budgets:
 
 
 class Liar:
-    """A model that answers with a given text."""
+    """A model that answers with a given text, or with what a function makes of the request."""
 
     name = "liar"
     provider = "test"
 
-    def __init__(self, answer: str) -> None:
+    def __init__(self, answer: str | Callable[[ModelRequest], str]) -> None:
         self.answer = answer
+        self.requests: list[ModelRequest] = []
 
     async def stream(self, request: ModelRequest, _: Callable[[Delta], None]) -> ModelTurn:
         assert request.is_background
-        return ModelTurn(text=self.answer, calls=(), finish_reason="stop", usage=Usage())
+        self.requests.append(request)
+        text = self.answer if isinstance(self.answer, str) else self.answer(request)
+        return ModelTurn(text=text, calls=(), finish_reason="stop", usage=Usage())
 
 
 class LearningKit(MemoryKit):
@@ -78,7 +81,7 @@ class LearningKit(MemoryKit):
             self.papers,  # type: ignore[arg-type]  # what learning needs of them
             self.memories.redactor,
             rules=LearningRules(mode=mode),
-            model="liar",
+            model=lambda: "liar",
             models={} if self.model is None else {"liar": self.model},  # type: ignore[dict-item]
             budgets=Budgets(),  # type: ignore[arg-type]
             procedures=self.procedures,

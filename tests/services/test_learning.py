@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from palyra.core.journal.changes import CandidateFilter, MemoryPlace
+from palyra.core.learning import reader
 from palyra.core.memory.items import RecallUse
 from palyra.errors import Conflict, Forbidden, IllegalState, InvalidParams, NotFound
 from palyra.services import learning
@@ -225,7 +226,7 @@ async def test_a_lying_model_adds_nothing(kit: LearningKit) -> None:
     done = await kit.learning("auto").reflect(kit.say(quote))
     assert {"model_no_evidence": 1, "model_unsupported": 1} == done.refused
     (found,) = await kit.candidates()
-    assert (quote, "proposed", "model") == (found.text, found.state, found.source)
+    assert (quote, "proposed", "both") == (found.text, found.state, found.source)
     assert ([], ()) == (kit.items(), done.applied)
     kit.model = Liar("no JSON at all")
     done = await kit.learning().reflect(kit.say(PORT))
@@ -240,12 +241,86 @@ async def test_a_model_is_read_up_to_a_limit(
         texts = [f"The staging database {number}.{each} listens on 6432." for each in range(3)]
         said = [{"kind": "fact", "text": text, "quote": text} for text in texts]
         kit.model = Liar(msgspec.json.encode({"candidates": said}).decode())
-        monkeypatch.setattr(learning, "MAX_ANSWER_CHARS", len(kit.model.answer) + room)
-        monkeypatch.setattr(learning, "_MOST_SUGGESTED", most)
+        monkeypatch.setattr(reader, "MAX_ANSWER_CHARS", len(str(kit.model.answer)) + room)
+        monkeypatch.setattr(reader, "MAX_CLAIMS", most)
         done = await kit.learning().reflect(kit.say(*texts))
         assert (room < 0) == ("model_answer" in done.refused)
         found = [each for each in await kit.candidates() if each.candidate_id in done.candidate_ids]
-        assert texts[:count] == sorted(each.text for each in found if each.source == "model")
+        assert texts[:count] == sorted(each.text for each in found if each.source == "both")
+
+
+def claiming(*claims: dict[str, Any]) -> Liar:
+    """Return a model that answers with these claims."""
+    return Liar(msgspec.json.encode({"candidates": claims}).decode())
+
+
+async def test_rules_and_model_have_to_agree_before_anything_is_applied(kit: LearningKit) -> None:
+    """What the rules alone would apply waits for a person unless the model claims it as well."""
+    bad = ("no JSON", '{"candidates": []}', "x" * 200_000)
+    for number, answer in enumerate(bad):
+        said = f"Remember that my desk number is {number}."
+        kit.model = Liar(answer)
+        done = await kit.learning("auto").reflect(kit.say(said))
+        assert (1, ()) == (len(done.candidate_ids), done.applied)
+    kit.model = claiming({"kind": "preference", "quote": TABS})
+    agreed = await kit.learning("auto").reflect(kit.say(TABS))
+    (item,) = kit.items()
+    assert (1, "I always prefer tabs over spaces.") == (len(agreed.applied), item.text)
+
+
+async def test_a_candidate_that_waited_is_applied_once_the_model_agrees(kit: LearningKit) -> None:
+    """A later run that states the same is read again, and its agreement counts."""
+    kit.model = claiming()
+    await kit.learning("auto").reflect(kit.say(TABS))
+    assert [] == kit.items()
+    kit.model = claiming({"kind": "preference", "quote": TABS})
+    assert 1 == len((await kit.learning("auto").reflect(kit.say(TABS))).applied)
+
+
+async def test_a_model_finds_what_has_no_form(kit: LearningKit) -> None:
+    """A sentence without a sign of the rules is proposed with its whole text, and never applied."""
+    said = "the kiln in the yard belongs to Odile"
+    kit.model = claiming({"kind": "fact", "quote": "the yard belongs to Odile"})
+    done = await kit.learning("auto").reflect(kit.say(said))
+    (found,) = await kit.candidates()
+    assert ("The kiln in the yard belongs to Odile", ()) == (found.text, done.applied)
+    assert kit.model.requests[0].sampling.max_output_tokens
+    assert "quote" in kit.model.requests[0].instructions
+
+
+async def test_a_tainted_run_is_not_shown_to_a_model(kit: LearningKit) -> None:
+    """Its rules still propose; no request is paid for."""
+    kit.model = claiming({"kind": "preference", "quote": TABS})
+    done = await kit.learning("auto").reflect(kit.say(TABS, is_tainted=True))
+    assert ([], (), 1) == (kit.model.requests, done.applied, len(done.candidate_ids))
+
+
+async def test_a_claim_corrects_a_stored_item_once_a_person_accepts(kit: LearningKit) -> None:
+    """The candidate names the item; accepted, it supersedes that, and undone, the item is back."""
+    await kit.put("The landlord of the bakery is Mr Hobbs.", ANN)
+    (item,) = kit.items()
+    said = "The bakery got a landlord called Mrs Quint in May."
+    kit.model = claiming({"kind": "fact", "quote": said, "replaces": 0})
+    done = await kit.learning("auto").reflect(kit.say(said))
+    assert "The landlord of the bakery is Mr Hobbs." in str(kit.model.requests[0].messages)
+    (found,) = await kit.candidates()
+    assert (item.memory_id, ()) == (found.corrects, done.applied)
+    accepted = await kit.learning().accept(ANN, found.candidate_id)
+    assert accepted.memory_id is not None
+    assert {said} == set(await kit.texts(ANN))
+    await kit.learning().undo(ANN, found.candidate_id)
+    assert {item.text} == set(await kit.texts(ANN))
+
+
+async def test_a_correction_of_another_subject_or_number_is_refused(kit: LearningKit) -> None:
+    """A claim replaces an item that it was shown and that speaks of the same thing."""
+    await kit.put("My sister plays the oboe in a van.", ANN)
+    said = "The bakery needs diesel, my sister pays."
+    wrong = [{"kind": "fact", "quote": said, "replaces": number} for number in (-1, 1)]
+    kit.model = claiming(*wrong)
+    done = await kit.learning().reflect(kit.say(said))
+    assert 2 == done.refused["model_unrelated"]
+    assert not any(each.corrects for each in await kit.candidates())
 
 
 async def test_a_document_has_the_newest_of_many(

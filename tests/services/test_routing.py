@@ -34,6 +34,33 @@ PNG = attached()
 TO_SPARE = RouteTable(failover=("b/spare",))
 
 
+def test_the_cheapest_model_is_one_of_a_provider_that_gives_json() -> None:
+    """A known price comes before an unknown one, then the tier; the scripted model has no provider."""
+    table = RouteTable(
+        routes=(
+            Route(model="a/big", tier=3),
+            Route(model="a/mid"),
+            Route(model="b/plain", tier=1, json=False),
+            Route(model="b/small", tier=1),
+        )
+    )
+    models = {name: Model() for name in ("scripted", "a/big", "a/mid", "b/plain", "b/small")}
+    for name, model in models.items():
+        model.name, model.provider = name, name.partition("/")[0]
+    prices: dict[str, tuple[int, int]] = {}
+
+    def router(providers: list[str], default: str = "scripted") -> ModelRouter:
+        return ModelRouter(models, table, rates=prices.get, providers=providers, default=default)
+
+    assert not router([]).find_cheapest()
+    assert "b/small" == router(["a", "b"]).find_cheapest()
+    assert "a/mid" == router(["a"], default="a/mid").find_cheapest()
+    prices["a/big"] = (2, 8)
+    assert "a/big" == router(["a", "b"]).find_cheapest()
+    prices["a/mid"] = (1, 4)
+    assert "a/mid" == router(["a", "b"]).find_cheapest()
+
+
 class Fleet:
     """Models behind guards, over several lives of the daemon."""
 

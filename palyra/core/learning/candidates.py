@@ -4,7 +4,7 @@ A candidate has evidence: the words of an event, verbatim.  Its score decides ab
 against two thresholds of its kind, in basis points: below the first it is `suppressed` and waits for
 more evidence; below the second it is `proposed` and waits for a person; above, it is applied by
 itself if the mode is `auto`, the rules have found it, no sign speaks against it and every text of
-the run was trusted.  A procedure is never applied by itself; applied, it is a tool
+the run was trusted.  Where a model reads as well, both have to have found it.  A procedure is never applied by itself; applied, it is a tool
 (`core.learning.procedures`).
 
     from        action      to
@@ -102,6 +102,7 @@ def is_sampled(run_id: str, sample_bps: int) -> bool:
     return int(hash_text(run_id), 16) % FULL_BPS < sample_bps
 
 
+MODEL_SIGN = "model"  # the sign of a model's claim, which makes a candidate reviewable
 FRAMED = "framed"  # the sign that something else begins or ends the line; repetitions count
 
 
@@ -115,14 +116,21 @@ def has_doubt(signals: dict[str, int]) -> bool:
     return min(signals.values(), default=0) < 0
 
 
-def may_apply(rules: LearningRules, candidate: CandidateRecord) -> bool:
-    """True if a candidate becomes an item of memory without a person."""
+def may_apply(
+    rules: LearningRules, candidate: CandidateRecord, *, is_read_twice: bool = False
+) -> bool:
+    """True if a candidate becomes an item of memory without a person.
+
+    `is_read_twice`: a model reads the runs as well, and has to agree with the rules.
+    """
     auto_bps = rules.of(candidate.kind).auto_bps
     return (
         rules.mode == "auto"
         and auto_bps is not None
         and candidate.score_bps >= auto_bps
-        and candidate.source == "rules"
+        and candidate.source in ({"both"} if is_read_twice else {"rules", "both"})
+        and MODEL_SIGN not in candidate.signals
+        and not candidate.corrects
         and candidate.trust == "trusted_local"
         and not has_doubt(candidate.signals)
         and FRAMED not in candidate.signals

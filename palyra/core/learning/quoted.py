@@ -24,6 +24,7 @@ _MARKS = {"“": "”", "„": "“”", "«": "»", "‹": "›", "「": "」",
 _SINGLE = re.compile(r"(?:^|(?<=[\s(\[:]))['‘](?=\S)")
 _SINGLE_END = re.compile(r"(?<=\S)['’](?=$|[\s.,;:!?)\]])")
 _QUOTE_LINE = re.compile(r"^\s*[>|]")
+_CODE_FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})")
 _COLON = re.compile(r":(?=\s|$)")
 _OWN_HEADING = re.compile(
     r"^\W*(?:(?:ok|okay|hi|hello|hey|also|and|please|bitte|thanks|danke)\b[\s,]*)*"
@@ -65,7 +66,7 @@ def is_quoted(message: str, statement: str) -> bool:
     """
     if len(message) > MAX_OWN_CHARS + MAX_PLACES * len(statement):
         return True
-    places = [found.start() for found in re.finditer(re.escape(statement), message)]
+    places = _places(message, statement)
     rest = message.replace(statement, "\n")
     return (
         len(rest) > MAX_OWN_CHARS
@@ -76,6 +77,33 @@ def is_quoted(message: str, statement: str) -> bool:
         or any(_is_marked(message, place, statement) for place in places)
         or any(_follows_colon(message[:place]) for place in places)
     )
+
+
+def is_marked(message: str, statement: str) -> bool:
+    """True if a place of the statement is within quotation marks or on the line of a quote.
+
+    Of a statement at many places this is assumed.
+    """
+    places = _places(message, statement)
+    return len(places) > MAX_PLACES or any(
+        _is_marked(message, place, statement) for place in places
+    )
+
+
+def without_code(message: str) -> str:
+    """Return the message with each line of a code block left empty; an open block has no end."""
+    lines, mark = list[str](), ""
+    for line in message.splitlines():
+        fence = _CODE_FENCE.match(line)
+        is_end = bool(mark) and fence is not None and fence[1].startswith(mark)
+        lines.append("" if mark or fence else line)
+        if fence is not None and (is_end or not mark):
+            mark = "" if is_end else fence[1]
+    return "\n".join(lines)
+
+
+def _places(message: str, statement: str) -> list[int]:
+    return [found.start() for found in re.finditer(re.escape(statement), message)]
 
 
 def _is_marked(message: str, place: int, statement: str) -> bool:

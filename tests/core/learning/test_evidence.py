@@ -3,7 +3,8 @@
 
 from palyra.core.learning.candidates import LearningRules
 from palyra.core.learning.evidence import find_evidence, is_supported
-from palyra.core.learning.extraction import Found, RunTexts, Suggestion, check_suggestion, score
+from palyra.core.learning.extraction import Found, RunTexts, score
+from palyra.core.learning.reader import ReaderClaim, check_claim
 from tests.core.learning.corpus import FACTS, PREFERENCES, UNMARKED, falsify, rephrase
 from tests.rows import every_row
 
@@ -12,8 +13,8 @@ PLANTS = [*FACTS, *PREFERENCES, *UNMARKED]
 
 def check(text: str, message: str, quote: str | None = None) -> Found | str:
     given = RunTexts(principal="a", session_id="s", messages=((0, message),), trust="trusted_local")
-    suggestion = Suggestion(kind="fact", text=text, quote=message if quote is None else quote)
-    return check_suggestion(suggestion, given, (), LearningRules())
+    claim = ReaderClaim(kind="fact", text=text, quote=message if quote is None else quote)
+    return check_claim(claim, given, (), LearningRules())
 
 
 OPPOSITES = [

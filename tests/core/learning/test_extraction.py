@@ -11,11 +11,10 @@ from palyra.core.learning.extraction import (
     MAX_STATEMENTS,
     Found,
     RunTexts,
-    Suggestion,
-    check_suggestion,
     extract,
     read_texts,
 )
+from palyra.core.learning.reader import ReaderClaim, check_claim
 from palyra.core.learning.structure import is_alone, is_fragment
 from palyra.core.model.sources import ContextSource
 from palyra.core.tape.events import (
@@ -272,8 +271,8 @@ def test_a_delegated_run_teaches_nothing() -> None:
     accepted = RunAccepted(principal="a", session_id="s", agent="d", model="m", depth=1)
     given = read_texts(enumerate((accepted, MessageReceived(text="I always prefer tea."))))
     assert () == extract(given, ()).found
-    lie = Suggestion(kind="fact", text="I always prefer tea.", quote="I always prefer tea.")
-    assert "no_evidence" == check_suggestion(lie, given, (), RULES)
+    lie = ReaderClaim(kind="fact", text="I always prefer tea.", quote="I always prefer tea.")
+    assert "no_evidence" == check_claim(lie, given, (), RULES)
 
 
 MESSAGE = (
@@ -299,8 +298,8 @@ MESSAGE = (
 )  # fmt: skip
 def test_a_lying_model_adds_nothing(text: str, quote: str, reason: str) -> None:
     """A suggestion needs a verbatim quote that has its words, its values and its negations."""
-    suggestion = Suggestion(kind="fact", text=text, quote=quote)
-    assert reason == check_suggestion(suggestion, texts(MESSAGE), (), RULES)
+    claim = ReaderClaim(kind="fact", text=text, quote=quote)
+    assert reason == check_claim(claim, texts(MESSAGE), (), RULES)
 
 
 @every_row(
@@ -324,8 +323,8 @@ def test_a_lying_model_adds_nothing(text: str, quote: str, reason: str) -> None:
 )  # fmt: skip
 def test_a_suggestion_that_turns_its_quote_round_is_unsupported(text: str, quote: str) -> None:
     """Not the words alone: what is denied, which side of a comparison, which value of whom."""
-    suggestion = Suggestion(kind="fact", text=text, quote=quote)
-    assert "unsupported" == check_suggestion(suggestion, texts(quote), (), RULES)
+    claim = ReaderClaim(kind="fact", text=text, quote=quote)
+    assert "unsupported" == check_claim(claim, texts(quote), (), RULES)
 
 
 @every_row(
@@ -339,17 +338,17 @@ def test_a_suggestion_that_turns_its_quote_round_is_unsupported(text: str, quote
 )
 def test_a_suggestion_in_the_words_of_its_quote_is_supported(text: str, quote: str) -> None:
     """Denials and comparisons that are those of the quote, and values of their subject."""
-    suggestion = Suggestion(kind="fact", text=text, quote=quote)
-    assert "unsupported" != check_suggestion(suggestion, texts(quote), (), RULES)
+    claim = ReaderClaim(kind="fact", text=text, quote=quote)
+    assert "unsupported" != check_claim(claim, texts(quote), (), RULES)
 
 
 def test_a_model_suggests_facts_and_preferences_only() -> None:
     """Candidates of the other kinds are not read from messages."""
     quote = "I do not want emojis."
-    wrong = Suggestion(kind="skill", text=quote, quote=quote)
-    assert "unknown_kind" == check_suggestion(wrong, texts(MESSAGE), (), RULES)
-    right = check_suggestion(
-        Suggestion(kind="preference", text=quote, quote=quote), texts(MESSAGE), (), RULES
+    wrong = ReaderClaim(kind="skill", text=quote, quote=quote)
+    assert "unknown_kind" == check_claim(wrong, texts(MESSAGE), (), RULES)
+    right = check_claim(
+        ReaderClaim(kind="preference", text=quote, quote=quote), texts(MESSAGE), (), RULES
     )
     assert isinstance(right, Found)
     assert "preference" == right.kind
@@ -381,15 +380,13 @@ def test_a_wrapped_sentence_is_no_verbatim_quote() -> None:
 def test_a_model_raises_a_score_to_review_and_no_further() -> None:
     """A quote without a sign is proposed because of the model, and a sign against it counts."""
     quote = "The staging database listens on port 6432."
-    found = check_suggestion(
-        Suggestion(kind="fact", text=quote, quote=quote), texts(MESSAGE), (), RULES
+    found = check_claim(
+        ReaderClaim(kind="fact", text=quote, quote=quote), texts(MESSAGE), (), RULES
     )
     assert isinstance(found, Found)
     assert (7_500, "model") == (found.score_bps, found.source)
     guess = "Maybe our port is 6432."
-    weak = check_suggestion(
-        Suggestion(kind="fact", text=guess, quote=guess), texts(guess), (), RULES
-    )
+    weak = check_claim(ReaderClaim(kind="fact", text=guess, quote=guess), texts(guess), (), RULES)
     assert isinstance(weak, Found)
     assert weak.score_bps < 7_500
 
