@@ -5,7 +5,7 @@ person, on another day, so `ranking` adds to a score and never removes a candida
 """
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Container, Sequence
 from dataclasses import dataclass
 from datetime import date
 from functools import lru_cache
@@ -53,6 +53,12 @@ tschüss entschuldigung stimmt richtig fertig klappt
 _SMALL_TALK = frozenset(_SMALL_TALK_WORDS.split())
 _WORD = re.compile(r"[^\W_]+")
 _POSSESSIVE = r"(?:['\u2019`\u00b4]s\b|['\u2019`\u00b4](?!\w))?"
+_NAME = re.compile(rf"(?<!\w)(?P<name>[^\W_]+){_POSSESSIVE}(?!\w)")
+# Authors in lower case that are no people: in a question they are words.
+_ROLE_NAMES = (
+    "user assistant system tool agent bot model human ai me shell bash terminal console python git"
+)
+_ROLES = frozenset(_ROLE_NAMES.split())
 _BLANKS = re.compile(r"\s+")
 
 
@@ -83,10 +89,10 @@ class SearchQuestion:
 def analyse(text: str, authors: Collection[str], today: date) -> SearchQuestion:
     """Take a question apart; relative dates in it are relative to `today`."""
     text = text[:MAX_QUESTION_CHARS]
-    names = _named(text, tuple(sorted(authors)))
-    without = _replace(text, names, "")
+    names, spans = _find_names(text, tuple(sorted(authors)))
+    without = _replace(text, spans, "")
     words = content_words(without_dates(without, today))
-    texts = (without, _replace(text, names, "I")) if names else (text,)
+    texts = (without, _replace(text, spans, "I")) if names else (text,)
     return SearchQuestion(
         text=text,
         terms=tuple(dict.fromkeys(words))[:MAX_TERMS],
@@ -108,42 +114,83 @@ def has_subject(text: str, today: date) -> bool:
     return bool(words - _STOP_WORDS - _SMALL_TALK or find_spans(text[:MAX_QUESTION_CHARS], today))
 
 
-def _named(text: str, authors: Sequence[str]) -> tuple[str, ...]:
-    """Return the people that the text names.
+def _find_names(
+    text: str, authors: tuple[str, ...]
+) -> tuple[tuple[str, ...], list[tuple[int, int]]]:
+    """Return the authors that the text names, and the spans of their names.
 
-    An author in lower case is a role or a tool (`user`, `shell`): in a question it is a word.
+    An author is named by the whole name, and by each part of it that no other author has.
     """
+    unique = _unique_parts(authors)
+    words = list(_NAME.finditer(text))
+    is_typed_small = not any(char.isupper() for char in text[1:])
+    named = {
+        author
+        for word in words
+        if (author := unique.get(_part(word, unique)))
+        and _is_name(word, author, is_typed_small=is_typed_small)
+    }
     lower = text.lower()
-    return tuple(
+    named.update(
         author
         for author in authors
-        if author.strip()
-        and not author[0].islower()
-        and author.lower() in lower
-        and _find(text, author) is not None
+        if len(_parts(author)) > 1 and author.lower() in lower and _whole(author).search(text)
     )
+    own = {part: author for author in named for part in _parts(author)}
+    spans = [word.span() for word in words if _part(word, own) in own]
+    return tuple(author for author in authors if author in named), spans
 
 
-def _find(text: str, author: str) -> re.Match[str] | None:
-    """Find the author by whole word; a name that is also a word needs its capital inside a text."""
-    is_short = len(author) < MIN_LOWER_NAME_CHARS
-    is_word = author[0].isupper() and (is_short or author.lower() in _STOP_WORDS)
-    for match in _pattern(author).finditer(text):
-        found = match["name"]
-        if not is_word or (found[0].isupper() and match.start() > 0):
-            return match
-    return None
+def _is_name(word: re.Match[str], author: str, *, is_typed_small: bool) -> bool:
+    """True unless the word may be another one than the name.
+
+    A part of a longer name needs its capital unless the text has none; a name that is a word or is short needs
+    it inside the text.
+    """
+    name = word["name"]
+    if not author[0].isupper():
+        return True
+    if len(name) < MIN_LOWER_NAME_CHARS or name.lower() in _STOP_WORDS:
+        return name[0].isupper() and word.start() > 0
+    return name[0].isupper() or is_typed_small or len(_parts(author)) == 1
+
+
+def _part(word: re.Match[str], parts: Container[str]) -> str:
+    """Return the name that a word is, without the ending of the German genitive ("Bennos Rad")."""
+    name: str = word["name"]
+    is_genitive = name[0].isupper() and name.endswith("s") and name.lower() not in parts
+    return (name[:-1] if is_genitive else name).lower()
+
+
+@lru_cache(_CACHED)
+def _unique_parts(authors: tuple[str, ...]) -> dict[str, str | None]:
+    """Return the author of each part of a name; None for a part that several have."""
+    found: dict[str, str | None] = {}
+    for author in authors:
+        for part in _parts(author):
+            found[part] = author if found.get(part, author) == author else None
+    return found
 
 
 @lru_cache(1_024)
-def _pattern(author: str) -> re.Pattern[str]:
-    return re.compile(rf"(?<!\w)(?P<name>{re.escape(author)}){_POSSESSIVE}(?!\w)", re.IGNORECASE)
+def _parts(author: str) -> tuple[str, ...]:
+    """Return the words of a name in lower case; none of a role or a tool (`user`, `run_tests`)."""
+    parts = tuple(_WORD.findall(author.partition("@")[0].lower()))
+    is_role = author[:1].islower() and ("_" in author or not _ROLES.isdisjoint(parts))
+    return () if is_role else parts
 
 
-def _replace(text: str, names: Sequence[str], by: str) -> str:
-    for name in names:
-        text = _pattern(name).sub(by, text)
-    return _BLANKS.sub(" ", text).strip()
+@lru_cache(1_024)
+def _whole(author: str) -> re.Pattern[str]:
+    return re.compile(rf"(?<!\w){re.escape(author)}{_POSSESSIVE}(?!\w)", re.IGNORECASE)
+
+
+def _replace(text: str, spans: Sequence[tuple[int, int]], by: str) -> str:
+    pieces, done = list[str](), 0
+    for start, end in spans:
+        pieces += text[done:start], by
+        done = end
+    return _BLANKS.sub(" ", "".join((*pieces, text[done:]))).strip()
 
 
 __all__ = ["MAX_TERMS", "SearchQuestion", "analyse", "content_words", "has_subject"]

@@ -7,7 +7,10 @@ from palyra.core.memory.query import MAX_QUESTION_CHARS, MAX_TERMS, SearchQuesti
 from tests.rows import every_row
 
 TODAY = date(2023, 5, 8)
-AUTHORS = ("Deborah", "Jolene", "Tim", "Will", "Al", "run_tests", "Dr. No", "你", " ")
+AUTHORS = (
+    "Deborah", "Jolene", "Tim", "Will", "Al", "run_tests", "Dr. No", "你", " ", "user",
+    "Anna Young", "Anna Schulz", "Paul Schulz", "kadir", "lotte k.", "mira@example.org",
+)  # fmt: skip
 
 
 def asked(text: str) -> SearchQuestion:
@@ -42,11 +45,23 @@ def test_german_stop_words_are_no_terms() -> None:
         ("output of run_tests", ()),
         ("的你 说 什么 你", ("你",)),
         ("who is Dr. No here", ("Dr. No",)),
-        ("Deborahs", ()),
+        ("Deborahs", ("Deborah",)),
+        ("what did Young say?", ("Anna Young",)),
+        ("was hat young gesagt", ("Anna Young",)),
+        ("Is Tim young?", ("Tim",)),
+        ("where is Paul", ("Paul Schulz",)),
+        ("ask Anna, or the Schulz family", ()),
+        ("Anna Schulz's car", ("Anna Schulz",)),
+        ("what did kadir say", ("kadir",)),
+        ("Was hat Kadir gesagt?", ("kadir",)),
+        ("Kadirs Rad und Lottes Katze", ("kadir", "lotte k.")),
+        ("mira was there", ("mira@example.org",)),
+        ("the example of the user", ()),
+        ("a User", ()),
     ],
 )
 def test_a_name_is_found_by_whole_word(text: str, authors: tuple[str, ...]) -> None:
-    """A known author is named by its whole word; a name that is a word needs its capital."""
+    """A name, and a part of it that one author has, is a whole word; one that is a word needs its capital."""
     assert authors == asked(text).authors
 
 
@@ -62,6 +77,12 @@ def test_an_embedder_of_parts_of_words_gets_the_content_words() -> None:
     assert ("camped mountains",) == question.texts_for(is_semantic=False)
     assert question.texts == question.texts_for(is_semantic=True)
     assert ("?!",) == asked("?!").texts_for(is_semantic=False)
+
+
+def test_all_parts_of_a_name_are_left_out() -> None:
+    """The first name of a named author is no term, though others have it, too."""
+    assert ("car",) == asked("Anna Schulz's car").terms
+    assert ("anna", "schulz", "car") == asked("anna or the schulz car").terms
 
 
 def test_a_question_of_a_name_alone_has_words_and_a_text() -> None:
