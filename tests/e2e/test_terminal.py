@@ -28,6 +28,7 @@ pytestmark = pytest.mark.real
 WITHIN_S = 120.0  # a bound against hanging, not a promise
 CONTROLS = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[=>]")
 KEPT = "\0"  # a cell that is right already: the editor moves over it and writes the next one
+FOLD = r"(?:\r*\n *)"  # before a word that the width has no room for, and within a longer one
 WHERE = b"\x1b[6n"  # where is the cursor?  A terminal answers
 
 WRITE = '/call write_file {"path": "note.txt", "content": "x"}'
@@ -87,8 +88,12 @@ class ChatPerson:
         self._answered = self._seen = 0  # questions for the cursor, characters
 
     async def see(self, text: str) -> str:
-        """Read until the text was printed after what was seen before; return what was printed."""
-        wanted = re.compile("".join(f"[{re.escape(each)}{KEPT}]" for each in text))
+        """Read until the text was printed after what was seen before; return what was printed.
+
+        It may be folded anywhere: how long a line is depends on the folder of the test.
+        """
+        cells = (f"[{re.escape(each)}{KEPT}]" + f"|{FOLD}" * (each == " ") for each in text)
+        wanted = re.compile(f"{FOLD}?".join(f"(?:{each})" for each in cells))
         with trio.move_on_after(WITHIN_S):
             while True:
                 shown = self._bytes.decode(errors="replace").replace("\x1b[C", KEPT)
