@@ -190,7 +190,9 @@ def check_codex(programs: Programs) -> None:
         "/say Seen.",
     )
     assert "Hello." in programs.codex(script("/say Hello."))
-    assert programs.codex(script(*steps)).rstrip().endswith("Seen.")
+    said = programs.codex(script(*steps)).rstrip()
+    # A subagent that ends first is announced by a message, and the model answers that.
+    assert said.endswith("Seen.") or '"completed":"sub"' in said, said
     assert "hi" == (programs.project / "b.txt").read_text(encoding="utf-8").strip()
     assert "More." in programs.codex(script("/say More."), "resume", "--last")
     assert '{"a": 3}' in programs.codex(script('/say {"a": 3}'), "--output-schema", str(form))
