@@ -46,7 +46,7 @@ KERNEL = frozenset(
     f"actors/kernel/{name}.py"
     for name in ("mailbox", "reply", "child", "supervisor", "dynamic", "threads")
 )
-CONNECTION = ("net/", "actors/gateway.py")  # its own requests go on beside a call and an append
+CONNECTION = ("net/", "operations/runs.py")  # its own requests go on beside a call and an append
 TOOL = frozenset({"tools/demo_tools.py"})  # the tool that the run calls
 Function = tuple[str, str]  # file below palyra/ and qualified name
 

@@ -15,15 +15,12 @@ import trio
 
 from palyra.actors import config_watch, incident_writer, memory, watchdog
 from palyra.actors import hub as hub_actor
-from palyra.actors.delegation import Delegations
 from palyra.actors.devices import Devices
-from palyra.actors.gateway import Gateway
 from palyra.actors.journal import actor as journal_actor
 from palyra.actors.journal import integrity_check
 from palyra.actors.kernel.child import ChildSnapshot, ChildSpec, Exit
 from palyra.actors.kernel.loop_lag import LoopLag
 from palyra.actors.kernel.supervisor import Supervisor
-from palyra.actors.retention import RetentionStores
 from palyra.actors.session import registry as work_branch
 from palyra.actors.session.recovery import recovery
 from palyra.actors.session.registry import ActorRegistry
@@ -42,6 +39,9 @@ from palyra.net.connection.connection import serve_connection
 from palyra.net.protocol import notifications
 from palyra.net.protocol.jsonrpc import encode_notification
 from palyra.net.server.accept import EdgeServer
+from palyra.operations.delegation import Delegations
+from palyra.operations.retention import RetentionStores
+from palyra.operations.runs import Gateway
 from palyra.services.log_history import LogHistory
 from palyra.services.memory_embedders import LocalEmbedder, ProviderEmbedder
 from palyra.services.usage import UsageService

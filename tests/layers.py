@@ -25,17 +25,40 @@ MAY_IMPORT = {
     "secrets": frozenset({"core", "store"}),
     "services": frozenset({"core"}),
     "actors": frozenset({"core", "services"}),
-    "net": frozenset({"core", "services", "actors", "config"}),
+    "operations": frozenset({"core", "services", "actors"}),
+    "net": frozenset({"core", "services", "actors", "operations", "config"}),
     "client": frozenset({"core", "net"}),
     "harness": frozenset({"core", "client", "net"}),
     "cli": frozenset(
         {"core", "client", "harness", "net", "config", "secrets", "store", "tools", "models"}
     ),
     "wiring": frozenset(
-        {"core", "config", "store", "tools", "models", "secrets", "services", "actors", "net"}
+        {
+            "core",
+            "config",
+            "store",
+            "tools",
+            "models",
+            "secrets",
+            "services",
+            "actors",
+            "operations",
+            "net",
+        }
     ),
     "daemon": frozenset(
-        {"core", "config", "store", "tools", "models", "services", "actors", "net", "wiring"}
+        {
+            "core",
+            "config",
+            "store",
+            "tools",
+            "models",
+            "services",
+            "actors",
+            "operations",
+            "net",
+            "wiring",
+        }
     ),
     "process": frozenset({"core", "config", "logs", "store", "actors", "net", "daemon"}),
     "__main__": frozenset({"cli"}),
@@ -154,21 +177,23 @@ ROOMS = {
         "journal",
         "run",
         "session",
-        "approvals",
         "notices",
         "devices",
         "config_watch",
         "memory",
         "watchdog",
-        "gateway",
+        "task_queue",
+        "housekeeping",
+    ),
+    "operations": (
+        "runs",
+        "approvals",
         "delegation",
-        "session_checkpoints",
+        "checkpoints",
         "purge",
         "backup",
         "retention",
-        "task_work",
-        "task_queue",
-        "housekeeping",
+        "task_handlers",
     ),
     "store": ("files", "journal", "sqlite", "vectors", "backup"),
     "tools": (
@@ -274,7 +299,7 @@ HOP_FILES = (
     "cli/chat/terminal.py",  # the line editor has a loop of its own
 )
 
-NURSERY_FLOORS = frozenset({"actors", "client", "harness", "net"})
+NURSERY_FLOORS = frozenset({"actors", "operations", "client", "harness", "net"})
 
 BROAD_CATCH_FILE = "actors/kernel/supervisor.py"
 

@@ -22,11 +22,11 @@ import trio
 
 from palyra.actors.kernel.child import ChildSpec, Exit, ExitListener
 from palyra.actors.kernel.dynamic import DynamicSupervisor
-from palyra.actors.task_work import RunFailedEarly
 from palyra.core.healing.rules import subject_of
 from palyra.core.incident.kinds import clock_was_ahead
 from palyra.core.journal.records import AHEAD_MS, TaskRecord
 from palyra.core.ports import IncidentReporter, TaskHandler
+from palyra.core.task.run_end import RunFailedEarly
 from palyra.errors import (
     ActorGone,
     Conflict,

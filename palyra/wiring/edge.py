@@ -5,19 +5,13 @@ from functools import partial
 from urllib.parse import urlsplit
 
 from palyra import __version__
-from palyra.actors.approvals import Approvals
-from palyra.actors.backup import Backups
 from palyra.actors.devices import Devices
-from palyra.actors.gateway import Gateway
 from palyra.actors.hub import Hub
 from palyra.actors.kernel.child import ChildSnapshot
 from palyra.actors.kernel.loop_lag import LoopLag
 from palyra.actors.notices import Notices
-from palyra.actors.purge import DataRights
-from palyra.actors.retention import Retention, RetentionStores
 from palyra.actors.session.registry import SessionServices
 from palyra.actors.session.sessions import Sessions
-from palyra.actors.session_checkpoints import Checkpointer
 from palyra.config.load import Config
 from palyra.core.learning.candidates import LearningRules, Thresholds
 from palyra.core.memory.vectors import EmbedderView
@@ -50,6 +44,12 @@ from palyra.net.server.accept import EdgeServer, EdgeSettings
 from palyra.net.server.listener import EdgeCounters
 from palyra.net.server.request_head import host_of, without_default_port
 from palyra.net.server.websocket import WebSocketLimits
+from palyra.operations.approvals import Approvals
+from palyra.operations.backup import Backups
+from palyra.operations.checkpoints import Checkpointer
+from palyra.operations.purge import DataRights
+from palyra.operations.retention import Retention, RetentionStores
+from palyra.operations.runs import Gateway
 from palyra.services.artifacts import ArtifactService
 from palyra.services.configuration import Configuration
 from palyra.services.documents import AllDocuments, Documents

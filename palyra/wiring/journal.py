@@ -3,7 +3,6 @@
 from functools import partial
 
 from palyra import __version__
-from palyra.actors.backup import Backups
 from palyra.actors.hub import Hub
 from palyra.actors.journal.actor import JournalHandle, child_spec
 from palyra.actors.kernel.child import ChildSpec
@@ -13,6 +12,7 @@ from palyra.core.ids import time_ms_of
 from palyra.core.journal.changes import OpenReport
 from palyra.core.journal.retention import RetentionLimits
 from palyra.core.ports import JournalStore
+from palyra.operations.backup import Backups
 from palyra.services.incidents import Incidents, report_opened, report_writing
 from palyra.store.backup.create import Home
 from palyra.store.backup.home import HomeBackups

@@ -5,12 +5,16 @@ from functools import partial
 from typing import NamedTuple
 
 from palyra.actors import housekeeping
-from palyra.actors.gateway import Gateway
 from palyra.actors.kernel.child import ChildSpec, ExitListener
 from palyra.actors.kernel.dynamic import DynamicSupervisor
 from palyra.actors.session.registry import SessionServices
 from palyra.actors.task_queue import Background, child_spec, note_exit
-from palyra.actors.task_work import (
+from palyra.config.load import Config
+from palyra.core.journal.changes import Change
+from palyra.core.journal.records import TaskKind
+from palyra.core.ports import TaskHandler
+from palyra.operations.runs import Gateway
+from palyra.operations.task_handlers import (
     Cleanup,
     Embed,
     Maintain,
@@ -21,10 +25,6 @@ from palyra.actors.task_work import (
     compaction,
     prompt,
 )
-from palyra.config.load import Config
-from palyra.core.journal.changes import Change
-from palyra.core.journal.records import TaskKind
-from palyra.core.ports import TaskHandler
 from palyra.services.learning import Learning
 from palyra.services.memory import Memories
 from palyra.services.schedules import Schedules

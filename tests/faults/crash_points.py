@@ -67,8 +67,8 @@ RESTORE_POINTS: dict[str, Place] = {
 MEMORIES = ("palyra.services.memory", "Memories")
 INDEX = ("palyra.store.vectors.search", "IndexedMemory")
 COMPACTOR = ("palyra.services.compaction", "SessionCompactor")
-MARKS = ("palyra.actors.session_checkpoints", "Checkpointer")
-GATEWAY = ("palyra.actors.gateway", "Gateway")
+MARKS = ("palyra.operations.checkpoints", "Checkpointer")
+GATEWAY = ("palyra.operations.runs", "Gateway")
 SNAPSHOTS = ("palyra.store.vectors.index", "")
 DOCUMENTS = ("palyra.services.documents", "Documents")
 

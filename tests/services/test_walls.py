@@ -389,8 +389,8 @@ def test_a_run_is_no_client() -> None:
     }
     expected = {
         "core/access.py",
-        "actors/task_work.py",
-        "actors/delegation.py",
+        "operations/task_handlers.py",
+        "operations/delegation.py",
         "process.py",
         "wiring/healing.py",
     }

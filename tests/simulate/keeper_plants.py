@@ -8,7 +8,6 @@ from unittest.mock import patch
 import msgspec
 import trio
 
-from palyra.actors.purge import DataRights
 from palyra.core.context import entries
 from palyra.core.context import session_compaction as window
 from palyra.core.journal.changes import Change
@@ -18,6 +17,7 @@ from palyra.core.memory.items import MemoryForgotten, MemoryPurged
 from palyra.core.model.summary import Entry
 from palyra.core.session import purge
 from palyra.core.tape import events as ev
+from palyra.operations.purge import DataRights
 from palyra.services.history import ConversationHistory
 from palyra.services.memory import Memories
 from palyra.services.memory_search import MemorySearch

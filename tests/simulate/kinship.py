@@ -22,7 +22,6 @@ from typing import Any
 import trio
 from trio.testing import MockClock
 
-from palyra.actors.delegation import Delegations
 from palyra.core.journal.changes import RunFilter
 from palyra.core.journal.records import RunRecord
 from palyra.core.model.messages import Delta, ModelFailure, ModelRequest, ModelTurn
@@ -31,6 +30,7 @@ from palyra.core.run.environment import RunLimits
 from palyra.core.run.state import fold
 from palyra.core.tape import events as ev
 from palyra.errors import PalyraError
+from palyra.operations.delegation import Delegations
 from palyra.tools.delegation import delegation_tools
 from tests.actors.run.asking_kit import answer, pending
 from tests.actors.run.office_kit import OPERATOR, Kit, call, running, say

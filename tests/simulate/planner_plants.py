@@ -7,12 +7,12 @@ from unittest.mock import patch
 import msgspec
 import trio
 
-from palyra.actors.delegation import Delegations
-from palyra.actors.task_work import RunWork
 from palyra.core.access import Caller
 from palyra.core.learning.extraction import read_texts
 from palyra.core.tape.events import ToolCompleted
 from palyra.errors import NotFound
+from palyra.operations.delegation import Delegations
+from palyra.operations.task_handlers import RunWork
 from palyra.services import learning, schedules, task_queue
 from palyra.services.tasks import Tasks
 from tests.simulate.plants import Plant

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 import trio
 
-from palyra.actors.delegation import Delegations
 from palyra.actors.run.handle import RunHandle
 from palyra.actors.session.registry import ActorRegistry
+from palyra.operations.delegation import Delegations
 from tests.simulate.kinship import kinship
 
 SEEDS = 12  # 300 in the slow suites

@@ -15,8 +15,13 @@ from palyra.core.journal.records import RunState
 from palyra.core.journal.tape_row import TapeRow
 from palyra.core.model.messages import RETRYABLE
 from palyra.core.tape import events as ev
+from palyra.errors import Unavailable
 
 KINDS = frozenset({ev.ToolDecided.KIND, ev.ToolStarted.KIND, ev.RunFailed.KIND})
+
+
+class RunFailedEarly(Unavailable):
+    """The run of a task failed before it did anything: the next attempt is another run."""
 
 
 class RunEnd(NamedTuple):

@@ -10,17 +10,11 @@ from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
 
-from palyra.actors.approvals import Approvals
-from palyra.actors.backup import Backups
 from palyra.actors.devices import Devices
-from palyra.actors.gateway import Gateway
 from palyra.actors.hub import Hub
 from palyra.actors.kernel.child import ChildSnapshot
 from palyra.actors.notices import Notices
-from palyra.actors.purge import DataRights
-from palyra.actors.retention import Retention
 from palyra.actors.session.sessions import Sessions
-from palyra.actors.session_checkpoints import Checkpointer
 from palyra.core.access import Caller
 from palyra.core.ids import NewId
 from palyra.core.journal.idempotency import IdempotencyKey
@@ -47,6 +41,12 @@ from palyra.net.delivery.subscription import Subscriptions
 from palyra.net.protocol.jsonrpc import Redact
 from palyra.net.protocol.notifications import State
 from palyra.net.protocol.params import LINE, MAX_INTEGER, SLUG, Params
+from palyra.operations.approvals import Approvals
+from palyra.operations.backup import Backups
+from palyra.operations.checkpoints import Checkpointer
+from palyra.operations.purge import DataRights
+from palyra.operations.retention import Retention
+from palyra.operations.runs import Gateway
 from palyra.services.admission import Admission
 from palyra.services.agents import Agents
 from palyra.services.artifacts import ArtifactService

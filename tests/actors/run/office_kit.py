@@ -12,8 +12,6 @@ from typing import Any, TypeVar
 import msgspec
 import trio
 
-from palyra.actors.approvals import Approvals
-from palyra.actors.gateway import Gateway
 from palyra.actors.hub import Hub
 from palyra.actors.incident_writer import child_spec
 from palyra.actors.journal.write_retry import FailedRuns
@@ -42,6 +40,8 @@ from palyra.core.usage.prices import Prices
 from palyra.errors import ActorGone, PalyraError, Unavailable
 from palyra.models.procedure import ProcedurePlayer
 from palyra.net.protocol.jsonrpc import encode_notification
+from palyra.operations.approvals import Approvals
+from palyra.operations.runs import Gateway
 from palyra.services.admission import Admission, VolatileSuspension
 from palyra.services.agents import Agents
 from palyra.services.budgets import Budgets

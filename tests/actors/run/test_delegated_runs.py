@@ -10,13 +10,13 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from palyra.actors.delegation import Delegations
 from palyra.core.journal.changes import Change
 from palyra.core.journal.records import RunRecord
 from palyra.core.model.messages import Delta, ModelRequest, ModelTurn
 from palyra.core.run.delegation import DELEGATE
 from palyra.core.run.environment import RunLimits
 from palyra.core.run.inputs import Cancel
+from palyra.operations.delegation import Delegations
 from palyra.tools.delegation import delegation_tools
 from tests.actors.healing_kit import SWEEP_S, elapse, watching
 from tests.actors.run.asking_kit import answer, pending

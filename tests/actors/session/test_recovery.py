@@ -9,7 +9,6 @@ import trio
 from structlog.testing import capture_logs
 from trio.testing import MockClock
 
-from palyra.actors.gateway import Gateway
 from palyra.actors.session import recovery
 from palyra.core.journal.changes import Change, IncidentFilter, RunFilter
 from palyra.core.journal.records import IncidentRecord, RunRecord, RunState, SessionRecord
@@ -19,6 +18,7 @@ from palyra.core.run.environment import RunLimits
 from palyra.core.session.commands import Cancelled, StartRun
 from palyra.core.tape import events as ev
 from palyra.errors import IllegalState, Unavailable
+from palyra.operations.runs import Gateway
 from tests.actors.run.office_kit import OPERATOR, SECRET, InlineJournal, Kit, call, running, say
 from tests.actors.run.test_runs import answer, prompt_of, reach, settle
 from tests.store.kit import approval

@@ -29,7 +29,6 @@ import msgspec
 import structlog
 import trio
 
-from palyra.actors.gateway import Gateway
 from palyra.actors.session.registry import SessionServices
 from palyra.actors.session.sessions import Sessions
 from palyra.core.access import Caller
@@ -57,6 +56,7 @@ from palyra.core.tape.events import RunPurged
 from palyra.core.tape.purge import RowsDigest, claim
 from palyra.core.tool.checkpoints import CheckpointFilter
 from palyra.errors import Conflict, PalyraError
+from palyra.operations.runs import Gateway
 from palyra.services.documents import AllDocuments
 from palyra.services.memory import Memories
 from palyra.services.memory_search import WRITE, whose_memory

@@ -3,8 +3,8 @@
 import pytest
 from trio.testing import MockClock
 
-from palyra.actors import session_checkpoints
 from palyra.core.session.commands import StartRun
+from palyra.operations import checkpoints as session_checkpoints
 from palyra.services import compaction
 from palyra.services.compaction import CompactionSettings
 from tests.actors.run import office_kit

@@ -10,7 +10,6 @@ from typing import Any, Protocol, TypeVar
 import msgspec
 import trio
 
-from palyra.actors.gateway import Gateway
 from palyra.core.access import Caller
 from palyra.core.journal.changes import VerifyReport
 from palyra.core.journal.records import TaskRecord
@@ -27,7 +26,7 @@ from palyra.core.session.commands import (
     WallMs,
 )
 from palyra.core.tape.events import ApprovalMode, Budget
-from palyra.core.task.run_end import find_failure, may_repeat, read_end
+from palyra.core.task.run_end import RunFailedEarly, find_failure, may_repeat, read_end
 from palyra.errors import (
     Conflict,
     Damaged,
@@ -37,8 +36,8 @@ from palyra.errors import (
     NotFound,
     PalyraError,
     Purged,
-    Unavailable,
 )
+from palyra.operations.runs import Gateway
 from palyra.services.learning import Learning
 from palyra.services.memory import Memories
 from palyra.services.memory_index import SharedMemoryIndex
@@ -85,10 +84,6 @@ class ReflectionWork(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
 
 class NoPayload(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Payload of work without settings."""
-
-
-class RunFailedEarly(Unavailable):
-    """The run of a task failed before it did anything: the next attempt is another run."""
 
 
 def _convert(payload: dict[str, Any], kind: type[T]) -> T:

@@ -7,12 +7,12 @@ import msgspec
 import pytest
 import trio
 
-from palyra.actors.purge import DataRights
-from palyra.actors.retention import Retention, RetentionStores
-from palyra.actors.task_work import Cleanup
 from palyra.core.journal.records import SessionPurge
 from palyra.core.journal.retention import RetentionLimits, RetentionReport, RunToPrune
 from palyra.errors import Conflict
+from palyra.operations.purge import DataRights
+from palyra.operations.retention import Retention, RetentionStores
+from palyra.operations.task_handlers import Cleanup
 
 RUN = cast("Any", SimpleNamespace(run_id="run_1", is_terminal=True, purged_ms=None))
 PURGE = SessionPurge(purge_id="ret_1", by="palyra", requested_ms=1)

@@ -9,7 +9,6 @@ import pytest
 import trio
 from trio.testing import MockClock
 
-from palyra.actors.task_work import Maintenance, RunWork, compaction, prompt
 from palyra.core.journal.changes import RunFilter, VerifyReport
 from palyra.core.journal.records import TaskRecord
 from palyra.core.model.messages import ModelFailure
@@ -18,6 +17,7 @@ from palyra.core.session.commands import StartRun
 from palyra.core.tape.events import Budget
 from palyra.core.task.life import Submission, submit
 from palyra.errors import ActorGone, DiskFull, IllegalState, InvalidParams, PalyraError, Unavailable
+from palyra.operations.task_handlers import Maintenance, RunWork, compaction, prompt
 from tests.actors.healing_kit import elapse
 from tests.actors.run.asking_kit import answer, pending
 from tests.actors.run.office_kit import Kit, call, running, say

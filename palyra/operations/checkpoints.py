@@ -19,7 +19,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from palyra.actors.gateway import Gateway, fork_command
 from palyra.actors.session.registry import SessionServices
 from palyra.actors.session.sessions import Sessions
 from palyra.core.access import Caller
@@ -34,6 +33,7 @@ from palyra.core.session.queue import BESIDE
 from palyra.core.tape import events as ev
 from palyra.core.tool.checkpoints import Checkpoint, CheckpointFilter, Mark, Rewound
 from palyra.errors import IllegalState, InvalidParams, NotFound
+from palyra.operations.runs import Gateway, fork_command
 from palyra.services.documents import AllDocuments
 from palyra.services.pins import read_rows
 from palyra.services.run_loader import read_run

@@ -19,7 +19,6 @@ import msgspec
 import structlog
 import trio
 
-from palyra.actors.purge import DataRights
 from palyra.actors.session.registry import SessionServices
 from palyra.core.access import Caller
 from palyra.core.journal.changes import Change
@@ -40,6 +39,7 @@ from palyra.core.journal.retention import (
 )
 from palyra.core.ports import JournalStore, NowMs
 from palyra.errors import Overloaded, Unavailable
+from palyra.operations.purge import DataRights
 
 log = structlog.get_logger("palyra.retention")
 SCOPE = "retention:write"

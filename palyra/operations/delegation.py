@@ -13,7 +13,6 @@ from functools import partial
 import msgspec
 import trio
 
-from palyra.actors.gateway import Gateway
 from palyra.actors.run.handle import RunHandle
 from palyra.actors.session.registry import SessionServices
 from palyra.core.access import Caller
@@ -40,6 +39,7 @@ from palyra.errors import (
     Unavailable,
     Unreadable,
 )
+from palyra.operations.runs import Gateway
 from palyra.services.gate import held_tools
 from palyra.services.run_loader import read_run
 

@@ -1,0 +1,1 @@
+"""Requests that cross actors and own no task: each takes the authenticated caller first."""

@@ -1,0 +1,3 @@
+"""Settings shared by the tests of operations: those of the actors that they ask."""
+
+from tests.actors.conftest import quiet_logs as quiet_logs
