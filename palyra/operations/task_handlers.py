@@ -291,7 +291,7 @@ class MemoryRebuild(SharedWork):
 
 
 class Maintain(Protocol):
-    """A bounded part of retention (`actors.retention`)."""
+    """A bounded part of retention (`operations.retention`)."""
 
     async def __call__(self, *, max_runs: int, max_steps: int) -> RetentionReport:
         """Return what was removed; `is_complete` is False if there is more."""

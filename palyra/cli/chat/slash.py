@@ -4,7 +4,7 @@ A line whose first word is `/` and letters is a command; `//` begins a message w
 `/NAME` of a prompt of an MCP server is a command as well, as `/SERVER.NAME` too, which is needed where
 two servers have the name or the conversation has a command of it.  Anything else is a message, so that
 a path (`/etc/hosts`) can be asked about.  `/NAME` of a file of the person or the workspace
-(`cli.own_commands`) sends its text; such a name comes before one of a prompt.
+(`cli.chat.own_commands`) sends its text; such a name comes before one of a prompt.
 
 `!COMMAND` is a command for the person's shell, `!` alone drops the outputs that wait for the next
 message, and `!!` begins a message with one exclamation mark.
