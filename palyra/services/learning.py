@@ -507,9 +507,8 @@ class Learning:
             if latest.kind == "procedure":
                 return await self._procedures.accept(latest, by=by)
             after: list[CandidateRecord] = []
-            others = await self._list_applied(latest.principal)
 
-            def record(done: MemoryAdded, revision: int) -> Sequence[Record]:
+            async def record(done: MemoryAdded, revision: int) -> Sequence[Record]:
                 now_ms = self._now_ms()
                 after.append(
                     step(
@@ -520,8 +519,8 @@ class Learning:
                 )  # fmt: skip
                 older = [
                     step(each, "superseded", by=by, now_ms=now_ms)
-                    for each in others
-                    if done.superseded is not None and each.memory_id == done.superseded
+                    for each in await self._of_items(latest.principal, done.superseded)
+                    if each.state == "applied"
                 ]
                 return [*after, *older]
 
@@ -561,7 +560,7 @@ class Learning:
         applied = await self._list_applied(principal)
         entries = {
             each.memory_id: each.text
-            for each in applied[:MAX_SHOWN]
+            for each in applied
             if each.memory_id is not None and each.trust == "trusted_local" and not each.is_confined
         }
         try:
@@ -572,7 +571,8 @@ class Learning:
             log.warning("learning.document_not_written", error=error.message)
 
     async def _list_applied(self, principal: str) -> list[CandidateRecord]:
-        wanted = CandidateFilter(principal=principal, states=("applied",), limit=-1)
+        """Return the last ones that were applied."""
+        wanted = CandidateFilter(principal=principal, states=("applied",), limit=MAX_SHOWN)
         return await self._journal.read(lambda s: s.list_learned(wanted))
 
     # --- shared

@@ -224,7 +224,7 @@ class Memories:
         *,
         principal: str,
         by: str,
-        records: Callable[[MemoryAdded, int], Sequence[Record]],
+        records: Callable[[MemoryAdded, int], Awaitable[Sequence[Record]]],
     ) -> MemoryAdded:
         """Store what was learned, and in the same change the records about it.
 
@@ -240,7 +240,8 @@ class Memories:
                 for item in changed
                 if isinstance(item, MemoryRecord) and item.memory_id == result.memory_id
             )
-            await self._commit(principal, [*changed, *records(result, revision)], result, None)
+            about = await records(result, revision)
+            await self._commit(principal, [*changed, *about], result, None)
             return result
 
     async def unlearn(

@@ -390,3 +390,19 @@ async def test_secrets_are_looked_for_in_a_thread(
     monkeypatch.setattr(learning._redactor, "redact_text", note)
     await learning.reflect(kit.say(PORT, TABS))
     assert [True, True] == inside
+
+
+async def test_an_application_reads_no_other_one(
+    kit: LearningKit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However much was applied, an application reads a bounded number of candidates."""
+    limits, list_learned = list[int](), kit.store.list_learned
+
+    def note(wanted: CandidateFilter) -> list[Any]:
+        limits.append(wanted.limit)
+        return list_learned(wanted)
+
+    monkeypatch.setattr(kit.store, "list_learned", note)
+    done = await kit.learning("auto").reflect(kit.say(TABS))
+    assert 1 == len(done.applied)
+    assert all(0 < limit <= learning.MAX_SHOWN for limit in limits)

@@ -15,6 +15,7 @@ from types import FunctionType
 from typing import Any
 
 import pytest
+import trio
 
 import palyra
 import palyra.services
@@ -231,7 +232,12 @@ async def learn(town: Town, target: str, audience: Audience) -> object:
         {"scope": "session", "session_id": MALLORY} if audience.is_confined else {}
     )
     draft = MemoryDraft(text=target, kind="fact", **scope)
-    added = await town.memories.learn(draft, principal="ann", by="ann", records=lambda *_: ())
+
+    async def record_nothing(*_: object) -> tuple[()]:
+        await trio.lowlevel.checkpoint()
+        return ()
+
+    added = await town.memories.learn(draft, principal="ann", by="ann", records=record_nothing)
     return added.memory_id, added.disposition, added.superseded
 
 
