@@ -1,8 +1,8 @@
 """The console in a real browser, against a real daemon with the scripted model.
 
 One daemon for the tests of a module, and one Chromium for all that follow each other.  `open_page` opens
-the console logged in and fails the test if the page reported an error.  What is looked at in each theme
-and at each width is looked at in one of the four by default (`looks`), and in all by `make console`.
+the console logged in and fails the test if the page reported an error.  What is looked at in both themes
+and at both widths is slow (`looks`); `test_looks.py` has a look at each screen by default.
 """
 
 import json
@@ -40,13 +40,10 @@ LOOKS = {
 }
 
 
-def looks(default: str) -> pytest.MarkDecorator:
-    """Run the test in both themes at both widths: in this one by default, the others are slow."""
-    slow = {name: () if name == default else (pytest.mark.slow,) for name in LOOKS}
-    return pytest.mark.parametrize(
-        ("size", "scheme"),
-        [pytest.param(*look, id=name, marks=slow[name]) for name, look in LOOKS.items()],
-    )
+def looks(test: Any) -> Any:
+    """Run the test in both themes at both widths, by `make console` alone."""
+    each = [pytest.param(*look, id=name) for name, look in LOOKS.items()]
+    return pytest.mark.slow(pytest.mark.parametrize(("size", "scheme"), each)(test))
 
 
 class Chromium:

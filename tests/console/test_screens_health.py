@@ -233,7 +233,7 @@ def test_what_a_role_may_not_see_names_its_scope(
     expect(page.get_by_role("complementary", name="Incident")).to_contain_text("not_found")
 
 
-@looks("desk-dark")
+@looks
 def test_axe_finds_no_violation(
     open_page: OpenPage, stuck: str, scheme: str, size: dict[str, int]
 ) -> None:

@@ -438,7 +438,7 @@ def test_a_double_tap_answers_nothing(
     answered(page).to_have_text("Allowed once by operator")
 
 
-@looks("phone-light")
+@looks
 def test_axe_finds_no_violation(
     open_page: OpenPage, operator: blocking.BlockingClient, scheme: str, size: dict[str, int]
 ) -> None:

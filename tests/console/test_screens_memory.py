@@ -196,7 +196,7 @@ def test_a_sender_is_paired_by_the_code_and_only_by_it(
     assert {"sam": "paired", "eve": "revoked"} == states
 
 
-@looks("desk-light")
+@looks
 def test_axe_finds_no_violation(
     open_page: OpenPage, operator: blocking.BlockingClient, scheme: str, size: dict[str, int]
 ) -> None:

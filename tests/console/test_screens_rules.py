@@ -205,7 +205,7 @@ def test_what_a_role_may_not_see_names_its_scope(
     expect(page.get_by_role("button", name="Revoke write_file notes/seen.md")).to_be_disabled()
 
 
-@looks("phone-dark")
+@looks
 def test_axe_finds_no_violation(open_page: OpenPage, scheme: str, size: dict[str, int]) -> None:
     """Explain, grants, agents, skills, suggestions and tokens pass axe in both themes and at both widths."""
     wire = Wire()

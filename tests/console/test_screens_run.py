@@ -244,7 +244,7 @@ def test_an_observer_reads_a_run(open_page: OpenPage, operator: blocking.Blockin
     operator.cancel(run.run_id)
 
 
-@looks("desk-light")
+@looks
 def test_axe_finds_no_violation(
     open_page: OpenPage, operator: blocking.BlockingClient, scheme: str, size: dict[str, int]
 ) -> None:

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from playwright.sync_api import Page
 
 
+DISCONNECTS = 20
 TURNS = 300  # more than there is time for: the test ends the run
 
 
@@ -82,12 +83,9 @@ def taped(operator: blocking.BlockingClient, run_id: str) -> list[tuple[int, str
     return found
 
 
-@pytest.mark.parametrize("disconnects", [2, pytest.param(20, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_disconnects_lose_and_double_nothing(
-    open_page: OpenPage,
-    operator: blocking.BlockingClient,
-    daemon: DaemonProcess,
-    disconnects: int,
+    open_page: OpenPage, operator: blocking.BlockingClient, daemon: DaemonProcess
 ) -> None:
     """After disconnects at random events the page has each event of the tape once."""
     chance = random.Random(20)
@@ -105,7 +103,7 @@ def test_disconnects_lose_and_double_nothing(
     page = open_page(f"#/run/{run.run_id}?view=raw", prepare=prepare, tolerates=("WebSocket is",))
     last = page.locator("[role=option]").last
     lamp = page.locator(".lamp")
-    for _ in range(disconnects):
+    for _ in range(DISCONNECTS):
         expect(lamp).to_contain_text("live")
         seen = int(last.get_attribute("data-key") or 0)
         page.wait_for_function(

@@ -30,6 +30,7 @@ def runs(operator: blocking.BlockingClient) -> Callable[[str], str]:
     return run
 
 
+@pytest.mark.slow
 def test_many_runs_are_few_rows_in_the_page(
     open_page: OpenPage, runs: Callable[[str], str]
 ) -> None:
@@ -110,7 +111,7 @@ def test_children_stand_below_their_parent_and_hostile_titles_are_text(
     assert page.locator("main img").count() == 0
 
 
-@looks("phone-dark")
+@looks
 def test_axe_finds_no_violation(
     open_page: OpenPage, runs: Callable[[str], str], scheme: str, size: dict[str, int]
 ) -> None:

@@ -302,7 +302,7 @@ def test_gone_forbidden_and_lost(open_page: OpenPage, operator: blocking.Blockin
     assert page.get_by_role("textbox", name="Message").count() == 0
 
 
-@looks("phone-light")
+@looks
 def test_axe_finds_no_violation(
     open_page: OpenPage, operator: blocking.BlockingClient, scheme: str, size: dict[str, int]
 ) -> None:

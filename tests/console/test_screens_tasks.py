@@ -155,7 +155,7 @@ def test_a_role_without_the_scope_is_told_so(
         expect(page.get_by_text(scope)).to_be_visible()
 
 
-@looks("phone-dark")
+@looks
 def test_axe_finds_no_violation(
     open_page: OpenPage,
     operator: blocking.BlockingClient,

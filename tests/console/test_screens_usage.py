@@ -155,7 +155,7 @@ def test_an_observer_reads_and_a_refused_panel_names_its_scope(
     expect(page.get_by_text("usage:read").first).to_be_visible()
 
 
-@looks("desk-dark")
+@looks
 def test_axe_finds_no_violation(
     open_page: OpenPage, spent: int, scheme: str, size: dict[str, int]
 ) -> None:
