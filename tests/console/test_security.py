@@ -72,12 +72,25 @@ def code(operator: Operator) -> Callable[[], str]:
     return lambda: operator.make_console_link().url.partition("#login=")[2]
 
 
-@pytest.fixture
-def context(browser: "Browser") -> Generator["BrowserContext"]:
-    """A browser without any login."""
+@pytest.fixture(scope="module")
+def anchor(browser: "Browser", daemon: DaemonProcess) -> Generator["Page"]:
+    """A page beside the console, in whose profile the tests log in one after another."""
     made = browser.new_context()
-    yield made
+    page = made.new_page()
+    page.goto(f"http://127.0.0.1:{daemon.port}/healthz")
+    yield page
     made.close()
+
+
+@pytest.fixture
+def context(anchor: "Page") -> Generator["BrowserContext"]:
+    """A browser without any login."""
+    yield anchor.context
+    for page in anchor.context.pages:
+        if page != anchor:
+            page.close()
+    anchor.context.clear_cookies()
+    anchor.evaluate("localStorage.clear()")
 
 
 def is_live(page: "Page") -> None:
