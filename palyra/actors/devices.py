@@ -3,9 +3,11 @@
 Owns: the tasks.  Talks to: the open questions, the records of tokens, the push services (`Ring`).
 Never: rings for a question that the login may not answer, or after the login has ended.
 Restart: permanent; the records of tokens name the devices, so an incarnation begins with all of them,
-and rings again for the questions that wait.
+and rings again for the questions that wait.  Records that cannot be read are read again: until then
+the devices that are known ring.
 """
 
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 
@@ -19,7 +21,9 @@ from palyra.core.journal.records import TokenRecord
 from palyra.core.notice import QuestionNotice
 from palyra.core.ports import NowMs
 from palyra.core.push import MAX_DEVICES
-from palyra.errors import IllegalState, NotFound, Rejected
+from palyra.errors import IllegalState, NotFound, Rejected, Unavailable
+
+READ_AGAIN_S = 5.0
 
 Ring = Callable[
     [str], Awaitable[None]
@@ -100,8 +104,13 @@ class Devices:
         async with trio.open_nursery() as nursery:
             while True:
                 self._changed = trio.Event()
-                self._take_up(await self._list_live(), nursery)
-                await self._changed.wait()
+                pause_s = math.inf
+                try:
+                    self._take_up(await self._list_live(), nursery)
+                except Unavailable:
+                    pause_s = READ_AGAIN_S
+                with trio.move_on_after(pause_s):
+                    await self._changed.wait()
 
     async def _list_live(self) -> list[TokenRecord]:
         now_ms = self._now_ms()

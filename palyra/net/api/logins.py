@@ -20,6 +20,7 @@ A login ends `slide_ms` after its last use, and `LONGEST_MS` after it was made.
 import hmac
 import math
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 
 import msgspec
@@ -223,7 +224,8 @@ class Logins:
         tokens = await self._journal.read(lambda store: store.list_tokens())
         for each in tokens:
             if each.principal == principal and each.push:
-                await self.set_push(each.token_id, "")
+                with suppress(IllegalState, NotFound):  # it has ended meanwhile, and rings nowhere
+                    await self.set_push(each.token_id, "")
 
     async def log_out(self, caller: Caller) -> TokenRecord:
         """Revoke the login of this caller.  Raises IllegalState if it has connected otherwise."""

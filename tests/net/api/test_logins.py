@@ -1,10 +1,12 @@
 """Logins of the console: codes used once and in time, two halves, sliding expiry, revocation."""
 
+import msgspec
 import pytest
 import trio
 import trio.testing
 
 from palyra.core.access import Caller
+from palyra.core.journal.changes import Change
 from palyra.errors import RateLimited, Unauthenticated, Unavailable
 from palyra.net.api.logins import (
     CLOSED_S,
@@ -225,6 +227,23 @@ async def test_revoking_closes_the_page(autojump_clock: Clock) -> None:
         again = daemon.dial(cookie_halves=(login.cookie_half,))
         error = await again.fail("connect", token=login.page_half)
         assert "unauthenticated" == error["data"]["code"]
+
+
+async def test_a_login_that_ends_meanwhile_keeps_no_other_one_ringing(
+    autojump_clock: Clock,
+) -> None:
+    """Who is forgotten rings nowhere, also if one of the logins was revoked at the same time."""
+    async with open_daemon() as daemon:
+        logins, journal = daemon.backend.logins, daemon.backend.journal
+        tokens = [(await log_in(daemon)).record.token_id for _ in range(2)]
+        for each in tokens:
+            await logins.set_push(each, "https://push.example/1")
+        ended = msgspec.structs.replace(await logins.find(tokens[0]), revoked_ms=1, push="")
+        async with trio.open_nursery() as nursery, logins._changing:
+            nursery.start_soon(logins.forget_pushes, "root")
+            await trio.testing.wait_all_tasks_blocked()
+            await journal.commit(Change(records=(ended,)))
+        assert ["", ""] == [(await logins.find(each)).push for each in tokens]
 
 
 async def test_logging_out_ends_the_own_login_alone(autojump_clock: Clock) -> None:
