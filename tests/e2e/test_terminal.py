@@ -202,8 +202,8 @@ async def test_chat_with_own_commands_and_a_shell(tmp_path: Path) -> None:
         (folder / "help.md").write_text("never sent")
         async with chatting(daemon) as (person, process):
             person.type("/gre\t")
-            await person.see("/greet")
-            person.type(" 'all of you' x\r")
+            await person.see("/greet")  # offered, or completed already
+            person.type("\x15/greet 'all of you' x\r")
             await person.see("help.md is no command")
             await person.see("hello to all of you")
             await person.see("idle")
