@@ -3,7 +3,18 @@
 import posixpath
 import re
 from pathlib import Path
+from typing import Any, get_args
 
+import pytest
+
+from palyra.core.journal.records import (
+    BudgetAction,
+    BudgetScope,
+    IncidentDomain,
+    MemoryKind,
+    Role,
+    TaskState,
+)
 from palyra.net.http.console import FOLDER
 
 CLIENT = "client.js"
@@ -134,3 +145,22 @@ def test_the_search_for_unsafe_code_finds_it() -> None:
 def test_the_client_is_that_of_the_package_for_node() -> None:
     """The page and the npm package use one client: a link here, a file there."""
     assert (CLIENTS / CLIENT).samefile(FOLDER / CLIENT)
+
+
+@pytest.mark.parametrize(
+    ("name", "constant", "literal"),
+    [
+        ("fold/health.js", "DOMAINS", IncidentDomain),
+        ("parts/accounts.js", "ACTIONS", BudgetAction),
+        ("parts/accounts.js", "SCOPES", BudgetScope),
+        ("parts/tokens.js", "ROLES", Role),
+        ("screens/memory.js", "KINDS", MemoryKind),
+        ("screens/tasks.js", "SIGNS", TaskState),
+    ],
+)
+def test_a_list_has_what_the_daemon_knows(name: str, constant: str, literal: Any) -> None:
+    """A word that the daemon gains is missed in no list of the console that repeats its words."""
+    found = re.search(rf"const {constant} = [\[{{](.+)[\]}}];", (FOLDER / name).read_text("utf-8"))
+    assert found
+    words = re.findall(r"(\w+): \[", found[1]) or re.findall(r'"(\w+)"', found[1])
+    assert set(get_args(literal)) == set(words)
