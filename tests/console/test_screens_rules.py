@@ -206,8 +206,11 @@ def test_what_a_role_may_not_see_names_its_scope(
 
 
 @looks
-def test_axe_finds_no_violation(open_page: OpenPage, scheme: str, size: dict[str, int]) -> None:
+def test_axe_finds_no_violation(
+    open_page: OpenPage, operator: blocking.BlockingClient, scheme: str, size: dict[str, int]
+) -> None:
     """Explain, grants, agents, skills, suggestions and tokens pass axe in both themes and at both widths."""
+    grant(operator, f"notes/{scheme}-{size['width']}.md")
     wire = Wire()
     wire.change_result = {"skill.list": _skills, "policy.suggest": _suggestions}
     page = open_page(EXPLAIN, size=size, scheme=scheme, prepare=wire)
