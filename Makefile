@@ -6,7 +6,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check
-PYTEST_ARGS ?= -n 3 --dist worksteal   # on two cores, where many tests wait; the tests of a module stay together
+PYTEST_ARGS ?= -n 3   # on two cores: many tests wait for processes
 # Fails, too, when a process is still alive after the tests.
 PYTEST := $(BIN)/python -m tests.survivors $(BIN)/python -m pytest
 CHECKED := palyra tests clients $(if $(wildcard bench/*.py),bench)
@@ -29,7 +29,7 @@ test: $(VENV)/test.stamp  ## run the test suite (PYTEST_ARGS="-k name" narrows i
 browser: $(VENV)/browser.stamp  ## install what the tests of the console in Chromium need (170 MB)
 
 console: $(VENV)/browser.stamp  ## all tests of the console: each screen in both themes, at both widths
-	$(PYTEST) $(PYTEST_ARGS) -m "slow or not slow" --timeout=600 tests/console
+	$(PYTEST) $(PYTEST_ARGS) --dist worksteal -m "slow or not slow" --timeout=600 tests/console
 
 shots: $(VENV)/browser.stamp  ## take the screenshots of the documents again (docs/pictures)
 	$(BIN)/python -m tests.console.shots

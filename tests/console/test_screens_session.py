@@ -77,13 +77,13 @@ def test_a_message_of_another_page_and_the_stream_of_its_answer_appear(
     for page in (one, two):
         expect(page.get_by_role("article", name="Answer of default")).to_contain_text("one")
     write(one, "Slowly\n/delay 40\n/tokens 60\n/say **end**")
-    live = two.locator(".message.live")
-    expect(live).to_be_visible()
+    expect(two.locator(".message.live")).to_be_visible()
     for page in (one, two):
         expect(page.get_by_role("article", name="Answer of default").last).to_contain_text(
             "end", timeout=30_000
         )
-    expect(live).to_have_count(0)
+        expect(page.locator(".message.live")).to_have_count(0)
+        expect(page.get_by_role("article").last).to_contain_text("answered")
     texts = [page.get_by_role("article").last.inner_text() for page in (one, two)]
     assert texts[0] == texts[1]
     started = operator.start_run("From a program\n/say three", session_id=session)
