@@ -55,6 +55,7 @@ from palyra.core.journal.records import (
     IdempotencyRecord,
     IncidentRecord,
     MemoryRecord,
+    MemoryReindex,
     MemoryUseRecord,
     MemoryVectors,
     PairingRecord,
@@ -242,10 +243,11 @@ class MemoryStore(Protocol):
     def find_by_text(self, principal: str, hashes: Sequence[str]) -> list[MemoryRecord]:
         """Return the current items with one of these texts, by their `text_hash`."""
 
-    def find_alike(
-        self, item: MemoryRecord, words: Sequence[str], *, now_ms: int, limit: int
-    ) -> list[MemoryRecord]:
-        """Return the current items that a new item may repeat or correct."""
+    def find_alike(self, item: MemoryRecord, *, now_ms: int, limit: int) -> list[MemoryRecord]:
+        """Return the current items that a new item may repeat or correct; reads no others' words."""
+
+    def plan_reindex(self) -> MemoryReindex | None:
+        """Return the next entries of a text index that is made again; None if it is whole."""
 
     def list_versions(self, memory_id: str) -> list[MemoryRecord]: ...
     def list_superseded(self, memory_id: str) -> list[MemoryRecord]: ...

@@ -39,7 +39,6 @@ from palyra.core.journal.records import (
     SessionRemoval,
     TurnIndexing,
 )
-from palyra.core.memory.changes import key_words
 from palyra.core.memory.duplicates import (
     ADDED,
     Resolution,
@@ -73,8 +72,7 @@ from palyra.core.session.purge import ItemPlan, plan_items, successor
 from palyra.errors import Forbidden, IllegalState, InvalidParams, NotFound
 from palyra.services.memory_search import READ, WRITE, MemorySearch, whose_memory
 
-ALIKE_WORDS, MOST_ALIKE = 16, 20  # words and items of a search for duplicates
-REINDEX_ROWS = 200  # of one change, so that no commit waits long
+MOST_ALIKE = 20  # items that are compared with a new one
 T = TypeVar("T", bound=msgspec.Struct)
 _NOTHING = MemoryForgotten(memory_ids=())
 OnForgotten = Callable[[Sequence[str], str], Awaitable[None]]  # memory ids, principal
@@ -177,9 +175,8 @@ class Memories:
             )
             same = _find_same(new, equal, is_utterance=True)
             return ADDED if same is None else Resolution("same", same)
-        words = key_words(new.text)[:ALIKE_WORDS]
         alike = await self.journal.read(
-            lambda s: s.find_alike(new, words, now_ms=new.created_ms, limit=MOST_ALIKE)
+            lambda s: s.find_alike(new, now_ms=new.created_ms, limit=MOST_ALIKE)
         )
         stored = [item for item in alike if self.search.is_shown(item)]
         if not stored:
@@ -602,10 +599,10 @@ class Memories:
     async def rebuild(self, caller: Caller) -> int:
         """Create the text index of all items again; return the number of items.  Operators only.
 
-        Conversations are indexed again, and all vectors made again, in the background.  Raises
+        Vectors that are not sound, and conversations, are made again in the background.  Raises
         Unavailable if the index is damaged afterwards.
 
-        Searches and writes go on meanwhile.  Cancellation: a part was rewritten; rebuild again.
+        Searches and writes go on meanwhile.  Cancellation: the rest is made in the background.
         """
         if caller.principal_filter is not None:
             raise Forbidden(
@@ -613,9 +610,10 @@ class Memories:
             )
         caller.require(WRITE)
         counts = await self.journal.read(lambda s: s.count_memories(None, now_ms=self.now_ms()))
-        for after in range(0, counts.last_row, REINDEX_ROWS):
-            part = MemoryReindex(after_row=after, through_row=after + REINDEX_ROWS)
+        part: MemoryReindex | None = MemoryReindex(after_row=FROM_THE_START)
+        while part is not None:
             await self.journal.commit(Change(records=(part,)))
+            part = await self.journal.read(lambda s: s.plan_reindex())
         await self.journal.commit(
             Change(records=(TurnIndexing(after_position=FROM_THE_START, through_position=0),))
         )

@@ -146,6 +146,15 @@ class SharedMemoryIndex:
             self.notify()
         return not step.is_last
 
+    async def _index_items(self) -> bool:
+        """Write the next entries of a text index that is made again; False if it is whole."""
+        if self._plan_turns is not None:
+            return False
+        part = await self._journal.read(lambda store: store.plan_reindex())
+        if part is not None:
+            await self._journal.commit(Change(records=(part,)))
+        return part is not None
+
     def notify(self, *, is_removal: bool = False) -> None:
         """Say that items have changed; after a removal the file is written without their vectors."""
         self._has_removal = self._has_removal or is_removal
@@ -205,6 +214,8 @@ class SharedMemoryIndex:
             await self._in_turn(lambda index: index.adopt(built))
             self._version += 1
             await self._save()
+            return True
+        if await self._index_items():
             return True
         batch = await self._embed_next()
         if batch is not None:

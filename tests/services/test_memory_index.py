@@ -92,6 +92,37 @@ async def test_a_relative_date_is_not_that_of_the_day_before(kit: MemoryKit) -> 
 
 
 @pytest.mark.real
+async def test_a_single_character_and_a_symbol_are_found(kit: MemoryKit) -> None:
+    """Wherever the character stands in its run, and whatever the tone of the skin."""
+    first = await kit.add("\u732b\u304c\u597d\u304d")
+    last = await kit.add("\u79c1\u306e\u732b")
+    emoji = await kit.add("The launch went well \U0001f44d\U0001f3fd")
+    await kit.add("nothing of the kind")
+    assert {first, last} == set(await kit.found("\u732b"))
+    assert [last] == await kit.found("\u306e\u732b")
+    assert [emoji] == await kit.found("\U0001f44d")
+    await kit.keep_up()
+    hits = (await kit.search.search(ANN, "\U0001f44d", WANTED)).hits
+    assert emoji == hits[0].item.memory_id
+    assert {first, last} <= set(await kit.found("\u732b"))
+
+
+@pytest.mark.real
+async def test_entries_of_an_older_version_are_written_again(kit: MemoryKit) -> None:
+    """In the background: an item is found by its words meanwhile, as a duplicate afterwards."""
+    await kit.add("The user prefers dark mode", kind="preference")
+    for statement in (
+        "DELETE FROM memory_fts",
+        "INSERT INTO memory_fts (rowid, text) VALUES (1, 'The user prefers dark mode')",
+        "UPDATE memory_mark SET row = 0, through_row = 1",
+    ):
+        kit.store._get_opened().writer._connection.execute(statement)
+    assert 1 == len(await kit.found("dark mode"))
+    await kit.keep_up()
+    assert "updated" == await kit.put("User really prefers the dark mode", kind="preference")
+
+
+@pytest.mark.real
 async def test_a_change_of_the_text_is_embedded_again(kit: MemoryKit) -> None:
     """The vector of an earlier text is gone with the edit, and made again by the upkeep."""
     own = await kit.add("cmake builds the project")

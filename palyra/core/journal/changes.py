@@ -201,7 +201,6 @@ class MemoryCounts(msgspec.Struct, frozen=True, kw_only=True):
     expiring: int = 0
     without_vector: int = 0
     text_bytes: int = 0
-    last_row: int = 0  # no item has a higher one
 
 
 class SaidText(NamedTuple):

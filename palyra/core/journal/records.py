@@ -535,14 +535,28 @@ class MemoryRemoval(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     action: MemoryAction = "forgotten"
 
 
-class MemoryReindex(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """Request to rewrite the index entries of rows `after_row` + 1 to `through_row`.
+FROM_THE_START = -1  # an index is made again
 
-    The part after row 0 creates the text index again and deletes all vectors.
+
+class IndexedItem(msgspec.Struct, frozen=True, gc=False):
+    """Entry of an item of memory in the text index, of that revision."""
+
+    row: int
+    revision: int
+    text: str
+    when: str
+
+
+class MemoryReindex(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """Entries of the text index for the rows `after_row` + 1 to `through_row`.
+
+    It has no effect unless the index is made again up to `after_row`.  `FROM_THE_START` empties the
+    index, to be made again for all rows.
     """
 
     after_row: int
-    through_row: int
+    through_row: int = 0
+    entries: tuple[IndexedItem, ...] = ()
 
 
 class MemoryVector(msgspec.Struct, frozen=True, gc=False):
@@ -560,9 +574,6 @@ class MemoryVectors(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     embedder: str
     vectors: tuple[MemoryVector, ...]
     of: Literal["items", "turns"] = "items"
-
-
-FROM_THE_START = -1  # tapes are indexed again
 
 
 class IndexedTurn(msgspec.Struct, frozen=True, gc=False):

@@ -45,7 +45,6 @@ from palyra.core.memory.clause_words import (
     STRONG,
     TITLE,
     USE,
-    VERB_GROUPS,
     WEAK,
     fold,
 )
@@ -417,18 +416,23 @@ def _has_more(mine: Clause, theirs: Clause) -> bool:
 
 
 def key_words(text: str) -> list[str]:
-    """Return the words by which statements are found that this one repeats or changes.
+    """Return the terms by which statements are found that this one repeats or changes.
 
-    First the words that say what it is about, the longest first, which are usually the rarest; then
-    all forms of its verbs.  Of a text without any of these, all its words.
+    First those that say what it is about, of the longest words first, which are usually the rarest;
+    then its verbs, one term for all forms.  Of a text without any of these, all its words.
     """
     plain = dict.fromkeys(_PLAIN.findall(text.casefold()))
-    read = {word: read_tokens(fold(word)) for word in plain}
-    nouns = [word for word in plain if any(map(is_noun, read[word]))]
-    verbs = [each.term for word in plain for each in read[word] if each.term[0] == "="]
-    found = sorted(nouns, key=lambda word: (-len(word), word))
-    found += [form for verb in verbs for form in VERB_GROUPS[int(verb[1:])]]
+    longest = sorted(plain, key=lambda word: (-len(word), word))
+    terms = [term for word in longest for term in _key_terms(word)]
+    found = sorted(terms, key=lambda term: term[0] == "=")
     return list(dict.fromkeys(found)) or list(plain)
+
+
+@lru_cache(2 * CACHED)
+def _key_terms(word: str) -> tuple[str, ...]:
+    """Return the terms of a word that say something by themselves."""
+    found = read_tokens(fold(word))
+    return tuple(each.term for each in found if is_noun(each) or each.term[0] == "=")
 
 
 _PLAIN = re.compile(r"\w+")

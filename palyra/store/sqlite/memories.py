@@ -12,8 +12,11 @@ transaction with the rest of its change:
 A change of an item's text deletes its vector; the embedding task makes the next one.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from heapq import nlargest
 from itertools import groupby, islice
+from math import log
 from operator import itemgetter
 from typing import Any, TypeAlias
 
@@ -27,6 +30,8 @@ from palyra.core.journal.changes import (
     ScoredMemory,
 )
 from palyra.core.journal.records import (
+    FROM_THE_START,
+    IndexedItem,
     MemoryRecord,
     MemoryReindex,
     MemoryRemoval,
@@ -34,7 +39,14 @@ from palyra.core.journal.records import (
     MemoryVectors,
     Record,
 )
-from palyra.core.memory.fields import search_fields
+from palyra.core.memory.changes import key_words
+from palyra.core.memory.fields import (
+    ASKED_KEYS,
+    duplicate_keys,
+    is_unspaced_character,
+    search_fields,
+    searchable,
+)
 from palyra.core.memory.vectors import checksum_of
 from palyra.errors import InvariantBroken
 from palyra.store.sqlite.connection import BulkInsert, Row, transaction
@@ -46,6 +58,10 @@ _TEXT_INDEXES = ("memory_fts", "turn_fts")
 _MERGED_CHANGES = 2  # of a step that had something to merge
 EXPIRED_AT_ONCE = 200  # deleted by one seal, so that a commit never waits long
 _FTS_WEIGHTS = "1.0, 0.5"  # of text, when
+REINDEX_ROWS = 256  # of one change, so that no commit waits long
+ALIKE_POSTINGS = 100  # of one word of a search for duplicates, the newest
+KEYED_CHARS = 2_000  # of a text, whose terms are in the search for duplicates
+ALIKE_ROWS = 32  # with the rarest common words, which are read
 _MAX_WORDS = 64  # of one query
 
 # Columns that a record has under the same name.
@@ -78,6 +94,8 @@ _NEXT = (
     " AND (n.at_ms, n.row) > (memories.at_ms, memories.row)"
     " ORDER BY n.at_ms, n.row LIMIT 1)"
 )
+_PLACE = ("principal", "scope", "channel", "session_id", "kind", "author")
+_INDEXED = ("text", "at_ms", *_PLACE)  # columns on which an entry of the text index depends
 _IN_ROWS = "row IN (SELECT value FROM json_each(?))"
 
 MemoryChange: TypeAlias = MemoryRecord | MemoryRemoval | MemoryReindex
@@ -183,7 +201,7 @@ def _read_old(
         return {}
     found = read_rows(
         connection,
-        "SELECT json_array(memory_id, row, text, at_ms) AS found FROM memories"
+        f"SELECT json_array(memory_id, row, {', '.join(_INDEXED)}) AS found FROM memories"  # noqa: S608 - only literals of this file
         " WHERE memory_id IN (SELECT value FROM json_each(?))",
         (_json(known),),
     )
@@ -192,7 +210,7 @@ def _read_old(
 
 def _content(item: MemoryRecord) -> tuple[Any, ...]:
     """Return the fields that the text index and the neighbours depend on."""
-    return item.text, item.at_ms
+    return tuple(getattr(item, name) for name in _INDEXED)
 
 
 def _row(item: MemoryRecord) -> Row:
@@ -257,22 +275,86 @@ def _delete_rows(connection: apsw.Connection, gone: Sequence[Sequence[Any]]) -> 
     _link(connection, beside.difference(rows))
 
 
+def plan_reindex(connection: apsw.Connection) -> MemoryReindex | None:
+    """Return the next entries of an index that is made again; None if it is whole."""
+    mark, through = connection.execute(
+        "SELECT row, through_row FROM memory_mark UNION ALL SELECT 0, 0 LIMIT 1"
+    ).get
+    if mark >= through:
+        return None
+    found = read_rows(
+        connection,
+        f"SELECT json_array(row, revision, {', '.join(_INDEXED)}) AS found FROM memories"  # noqa: S608 - only literals of this file
+        " WHERE row > ? AND row <= ? ORDER BY row LIMIT ?",
+        (mark, through, REINDEX_ROWS),
+    )
+    return MemoryReindex(
+        after_row=mark,
+        through_row=found[-1][0] if len(found) == REINDEX_ROWS else through,
+        entries=tuple(
+            IndexedItem(row, revision, *_entry(*indexed)) for row, revision, *indexed in found
+        ),
+    )
+
+
+def _entry(text: str, at_ms: int, *place: str | None) -> tuple[str, str]:
+    """Return the columns of an item in the text index."""
+    words, when = search_fields(text, at_ms)
+    return words, " ".join((when, *_keys(text, *place)))
+
+
+def _keys(text: str, *place: str | None) -> tuple[str, ...]:
+    """Return the words by which an item is found as a duplicate; none of a turn, which repeats none."""
+    principal, scope, channel, session_id, kind, author = place
+    if kind == "turn":
+        return ()
+    channel = channel if scope == "channel" else None
+    session_id = session_id if scope == "session" else None
+    terms = key_words(searchable(text[:KEYED_CHARS]))
+    return duplicate_keys((principal, scope, channel, session_id, kind, author), terms)
+
+
 def _reindex(connection: apsw.Connection, wanted: Sequence[MemoryReindex]) -> None:
     for each in wanted:
-        if not each.after_row:
+        if each.after_row == FROM_THE_START:
             recreate_text_index(connection, "memory_fts")
-            connection.execute("DELETE FROM memory_vectors")
-        found = read_rows(
-            connection,
-            "SELECT json_array(row) AS found FROM memories WHERE row > ? AND row <= ?",
-            (each.after_row, each.through_row),
-        )
+            connection.execute(
+                "INSERT OR REPLACE INTO memory_mark"
+                " SELECT 1, 0, coalesce(max(row), 0) FROM memories"
+            )
+            continue
         connection.execute(
-            "DELETE FROM memory_fts WHERE rowid > ? AND rowid <= ?",
-            (each.after_row, each.through_row),
+            "UPDATE memory_mark SET row = ? WHERE row = ?", (each.through_row, each.after_row)
         )
-        _link(connection, {row for (row,) in found})
-        _index(connection, {row for (row,) in found})
+        if connection.changes():
+            _write_entries(connection, each.entries)
+
+
+def _write_entries(connection: apsw.Connection, entries: Sequence[IndexedItem]) -> None:
+    """Write planned entries, and drop unsound vectors of their rows."""
+    wanted = {each.row: each for each in entries}
+    known = dict(
+        read_rows(
+            connection,
+            f"SELECT json_array(row, revision) AS found FROM memories WHERE {_IN_ROWS}",  # noqa: S608 - only literals of this file
+            (_json([*wanted]),),
+        )
+    )
+    as_planned = {row for row, revision in known.items() if revision == wanted[row].revision}
+    _replace(
+        connection, [(each.row, each.text, each.when) for each in entries if each.row in as_planned]
+    )
+    _index(connection, {*known} - as_planned)  # changed since
+    _link(connection, {*known})
+    unsound = [
+        row
+        for row, embedder, scale, values, crc in connection.execute(
+            f"SELECT row, embedder, scale, vector, crc FROM memory_vectors WHERE {_IN_ROWS}",  # noqa: S608 - only literals of this file
+            (_json([*known]),),
+        )
+        if crc != checksum_of(row, embedder, scale, values)
+    ]
+    connection.execute(f"DELETE FROM memory_vectors WHERE {_IN_ROWS}", (_json(unsound),))  # noqa: S608 - only literals of this file
 
 
 def _link(connection: apsw.Connection, rows: set[int]) -> None:
@@ -288,13 +370,18 @@ def _index(connection: apsw.Connection, rows: set[int]) -> None:
     """Write the entries of the rows in the text index again."""
     found = read_rows(
         connection,
-        f"SELECT json_array(row, text, at_ms) AS found FROM memories WHERE {_IN_ROWS}",  # noqa: S608 - only literals of this file
+        f"SELECT json_array(row, {', '.join(_INDEXED)}) AS found FROM memories WHERE {_IN_ROWS}",  # noqa: S608 - only literals of this file
         (_json(rows),),
     )
+    _replace(connection, [(row, *_entry(*indexed)) for row, *indexed in found])
+
+
+def _replace(connection: apsw.Connection, entries: Sequence[Row]) -> None:
     connection.execute(
-        "DELETE FROM memory_fts WHERE rowid IN (SELECT value FROM json_each(?))", (_json(rows),)
+        "DELETE FROM memory_fts WHERE rowid IN (SELECT value FROM json_each(?))",
+        (_json([row for row, *_ in entries]),),
     )
-    _FTS.append(connection, [(row, *search_fields(text, at_ms)) for row, text, at_ms in found])
+    _FTS.append(connection, entries)
 
 
 def _put_vectors(connection: apsw.Connection, batches: Sequence[MemoryVectors]) -> None:
@@ -374,10 +461,15 @@ class ItemQueries(Queries):
         select.where("text_hash IN (SELECT value FROM json_each(?))", _json(hashes))
         return self._list(select, "row")
 
-    def find_alike(
-        self, item: MemoryRecord, words: Sequence[str], *, now_ms: int, limit: int
-    ) -> list[MemoryRecord]:
-        """Current items of the same place, kind and author: equal texts, then by shared words."""
+    def plan_reindex(self) -> MemoryReindex | None:
+        """Return the next entries of a text index that is made again; None if it is whole."""
+        return self._read(plan_reindex)
+
+    def find_alike(self, item: MemoryRecord, *, now_ms: int, limit: int) -> list[MemoryRecord]:
+        """Current items of the same place, kind and author: equal texts, then by rare common words.
+
+        Reads at most `ALIKE_POSTINGS` postings a word, all of them of the place: the newest.
+        """
         place = select_items().where("principal = ? AND scope = ?", item.principal, item.scope)
         place.where("kind = ? AND author IS ?", item.kind, item.author)
         place.where("superseded_by IS NULL")
@@ -388,9 +480,17 @@ class ItemQueries(Queries):
             place.where("session_id = ?", item.session_id)
         condition, values = place.condition
         equal = self._list(place.where("text_hash = ?", item.text_hash), "row", limit)
-        found = self._read_words(words, condition, values, limit, column="text")
-        near = [each for _, each in self._get_items({row: key for row, key, _ in found})]
-        return [*equal, *(each for each in near if each.text_hash != item.text_hash)]
+        best = self._read(lambda c: _find_common(c, item))
+        found = self._read(
+            lambda c: read_rows(
+                c,
+                "SELECT json_array(row, memory_id) AS found FROM json_each(?) AS wanted"  # noqa: S608 - only literals of this file
+                " CROSS JOIN memories ON row = wanted.value"
+                f" WHERE text_hash <> ? AND {condition} ORDER BY wanted.key LIMIT ?",
+                (_json(best), item.text_hash, *values, limit),
+            )
+        )
+        return [*equal, *(each for _, each in self._get_items(dict(found)))]
 
     def _read_words(
         self,
@@ -398,15 +498,11 @@ class ItemQueries(Queries):
         condition: str,
         values: Sequence[Any],
         limit: int,
-        *,
-        column: str | None = None,
     ) -> list[tuple[Any, ...]]:
         """Return row, id and score of the items with one of the words, best first."""
         match = match_any(words)
         if not match:
             return []
-        if column is not None:
-            match = f"{{{column}}} : ({match})"
         statement = (
             "SELECT json_array(m.row, m.memory_id, -f.score) AS found FROM"  # noqa: S608 - only literals of this file
             f" (SELECT rowid, bm25(memory_fts, {_FTS_WEIGHTS}) AS score"
@@ -464,9 +560,6 @@ class ItemQueries(Queries):
     def count_memories(self, principal: str | None, *, now_ms: int) -> MemoryCounts:
         """Counts of unexpired items."""
         rows = self._read(lambda c: read_rows(c, _COUNTS, (principal, now_ms)))
-        last_row = self._read(
-            lambda c: c.execute("SELECT seq FROM sqlite_sequence WHERE name = 'memories'").get
-        )
         by_kind = {kind: items for kind, items, *_ in rows if items}
         sums = [sum(row[at] for row in rows) for at in range(1, 9)]
         items, superseded, hidden, pinned, expiring, without_vector, text_bytes, total = sums
@@ -480,7 +573,6 @@ class ItemQueries(Queries):
             expiring=expiring,
             without_vector=without_vector,
             text_bytes=text_bytes,
-            last_row=last_row or 0,
         )
 
 
@@ -494,14 +586,31 @@ GROUP BY kind
 """
 
 
+def _find_common(connection: apsw.Connection, item: MemoryRecord) -> list[int]:
+    """Return the rows of the same place that share words with the item, the rarest words first."""
+    keys = _keys(item.text, *(getattr(item, name) for name in _PLACE))
+    weights: defaultdict[int, float] = defaultdict(float)
+    for key in keys[:ASKED_KEYS]:
+        rows = connection.execute(
+            "SELECT group_concat(rowid) FROM (SELECT rowid FROM memory_fts"
+            " WHERE memory_fts MATCH ? ORDER BY rowid DESC LIMIT ?)",
+            (f'{{when}} : "{key}"', ALIKE_POSTINGS),
+        ).get
+        found = [int(row) for row in rows.split(",")] if rows else []
+        weight = log(2 * ALIKE_POSTINGS / max(1, len(found)))
+        for row in found:
+            weights[row] += weight
+    return nlargest(ALIKE_ROWS, weights, key=lambda row: (weights[row], row))
+
+
 def match_any(words: Iterable[str]) -> str:
     """Return the expression of the text index that means any of these words.
 
-    Each word is a quoted string, so no word can be an operator, a column or a prefix; characters
-    that the tokenizer drops match nothing.
+    Each word is a quoted string, so no word can be an operator or a column; characters that the
+    tokenizer drops match nothing.  One character of a script without blanks is the beginning of words.
     """
     plain = dict.fromkeys(word.replace('"', "").replace("\0", "") for word in words)
-    quoted = (f'"{word}"' for word in plain if word)
+    quoted = (f'"{word}"{" *" * is_unspaced_character(word)}' for word in plain if word)
     return " OR ".join(islice(quoted, _MAX_WORDS))
 
 

@@ -102,7 +102,13 @@ class IndexedTables(NamedTuple):
     is_whole: str = "1"  # condition under which they have
 
 
-ITEM_TABLES = IndexedTables("memories", "memory_vectors", "memory_fts", ITEM_FACTS)
+ITEM_TABLES = IndexedTables(
+    "memories",
+    "memory_vectors",
+    "memory_fts",
+    ITEM_FACTS,
+    is_whole="coalesce((SELECT row >= through_row FROM memory_mark), TRUE)",
+)
 PROVED_ENTRIES, PROVED_WORDS = 16, 6  # of a proof by searches
 _WORD = re.compile(r"(?<!\w)[a-z]{3,16}(?!\w)")
 

@@ -625,6 +625,18 @@ ALTER TABLE memory_vectors ADD COLUMN crc INTEGER;  -- none: made by an older ve
 ALTER TABLE turn_vectors ADD COLUMN crc INTEGER;
 """
 
+# Entries got words for duplicates, symbols and single characters of scripts without blanks: all of them
+# are written again in the background, of turns too, which keep their rows and vectors.
+_TEXT_ENTRIES = """
+CREATE TABLE memory_mark (         -- rows after `row` up to `through_row` have older entries, or none
+    id INTEGER PRIMARY KEY CHECK (id = 1),
+    row INTEGER NOT NULL,
+    through_row INTEGER NOT NULL
+) STRICT;
+INSERT INTO memory_mark SELECT 1, 0, coalesce(max(row), 0) FROM memories;
+UPDATE turn_mark SET position = 0;
+"""
+
 MIGRATIONS: tuple[str, ...] = (  # the n-th leads to version n
     _TAPES_AND_RECORDS,
     _RULES,
@@ -645,6 +657,7 @@ MIGRATIONS: tuple[str, ...] = (  # the n-th leads to version n
     _REMOVED_WORK,
     _DAMAGED_TURNS,
     _VECTOR_CHECKSUMS,
+    _TEXT_ENTRIES,
 )
 SCHEMA_VERSION = len(MIGRATIONS)
 

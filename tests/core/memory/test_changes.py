@@ -61,11 +61,10 @@ def test_long_and_equal_texts_are_unrelated() -> None:
 
 
 def test_a_statement_is_searched_by_its_words_and_the_forms_of_its_verbs() -> None:
-    """The longest words, which are usually the rarest, and "wohnt" for "wohne"; no function words."""
+    """The longest words, which are usually the rarest, and one term for "wohne" and "wohnt"."""
     words = key_words("ich wohne jetzt in Göttingen, Bahnhof")
-    assert ["göttingen", "bahnhof"] == words[:2]
-    assert "wohnt" in words
-    assert "jetzt" not in words
+    assert [True, True] == [*map(str.startswith, words[:2], ("goetting", "bahnhof"))]
+    assert words[2:] == key_words("sie wohnt")
     assert ["ich", "jetzt"] == key_words("ich jetzt")
 
 

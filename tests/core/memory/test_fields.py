@@ -3,7 +3,15 @@
 from datetime import date
 
 from palyra.core.memory.dates import DateSpan, find_spans, start_ms
-from palyra.core.memory.fields import MAX_DATE_WORDS, date_words, search_fields, searchable
+from palyra.core.memory.fields import (
+    INDEXED_KEYS,
+    MAX_DATE_WORDS,
+    date_words,
+    duplicate_keys,
+    is_unspaced_character,
+    search_fields,
+    searchable,
+)
 from tests.rows import every_row
 
 MONDAY = date(2023, 5, 8)
@@ -78,3 +86,33 @@ def test_words_of_a_question_are_bounded() -> None:
     """Many weeks give no more words than the limit."""
     weeks = tuple(DateSpan(date(2023, month, 1), date(2023, month, 7)) for month in range(1, 13))
     assert MAX_DATE_WORDS == len(date_words(weeks))
+
+
+def test_symbols_are_words_of_their_code_points() -> None:
+    """A flag is one word; the tone of a skin is none, so an emoji is found with each."""
+    assert "great  u128077 " == searchable("great \U0001f44d")
+    assert searchable("\U0001f44d").split() == searchable("\U0001f44d\U0001f3fd").split()[:1]
+    assert ["u127465127466"] == searchable("\U0001f1e9\U0001f1ea").split()
+    assert ["u8364", "5"] == searchable("\u20ac 5").split()
+
+
+def test_every_character_of_an_unspaced_run_begins_a_word_of_the_index() -> None:
+    """The last one by itself, in the index only: a question of two characters means both."""
+    assert ["\u4e00\u53ea", "\u53ea\u732b", "\u732b"] == search_fields(
+        "\u4e00\u53ea\u732b", 0
+    ).text.split()
+    assert ["\u4e00\u53ea", "\u53ea\u732b"] == searchable("\u4e00\u53ea\u732b").split()
+    assert [True, False, False, False] == [
+        is_unspaced_character(each) for each in ("\u732b", "\u732b\u732b", "a", "\u00e4")
+    ]
+
+
+def test_duplicates_share_the_keys_of_their_terms_and_place() -> None:
+    """Forms of a word have one key, numbers one each; another place has none in common."""
+    alice = ("alice", "principal", None, None, "fact", None)
+    one = duplicate_keys(alice, ["prefers", "dark", "mode1"])
+    assert one[0] == duplicate_keys(alice, ["preferred", "mode2"])[0]
+    assert one[2] != duplicate_keys(alice, ["preferred", "mode2"])[1]
+    assert set(one).isdisjoint(duplicate_keys(("bob", *alice[1:]), ["prefers", "dark", "mode1"]))
+    assert INDEXED_KEYS == len(duplicate_keys(alice, map(str, range(100, 200))))
+    assert all(key[0] == "k" and key[1:].isdigit() for key in one)

@@ -197,11 +197,12 @@ class StoredItems(MemoryQueries):
             and item.text_hash in hashes
         ]
 
-    def find_alike(
-        self, item: MemoryRecord, words: Sequence[str], *, now_ms: int, limit: int
-    ) -> list[MemoryRecord]:
+    def plan_reindex(self) -> MemoryReindex | None:
+        return None
+
+    def find_alike(self, item: MemoryRecord, *, now_ms: int, limit: int) -> list[MemoryRecord]:
         self._require_open()
-        asked = {word.casefold() for word in words}
+        asked = words_of(item.text)
         beside = [each for each in self._items.values() if _is_alike(each, item, now_ms)]
         equal = [each for each in beside if each.text_hash == item.text_hash]
         near = [
@@ -274,7 +275,6 @@ class StoredItems(MemoryQueries):
             expiring=sum(item.expires_ms is not None for item in items),
             without_vector=len(items),
             text_bytes=sum(len(item.text.encode()) for item in items),
-            last_row=self._last_row,
         )
 
 

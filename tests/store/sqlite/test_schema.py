@@ -50,7 +50,7 @@ def test_a_fresh_file_gets_the_newest_schema() -> None:
     )
     tables = "owner tape runs sessions approvals receipts tokens agents channels pairings grants"
     tables += " candidates reflections usage budgets tasks schedules incidents documents session_checkpoints memories memory_versions memory_log memory_vectors"
-    tables += " memory_uses memory_fts turns turn_vectors turn_log turn_mark turn_fts"
+    tables += " memory_uses memory_fts turns turn_vectors turn_log turn_mark turn_fts memory_mark"
     found = connection.execute("SELECT name FROM sqlite_schema WHERE type='table'")
     assert set(tables.split()) == {
         name for (name,) in found if not name.startswith(("sqlite_", "memory_fts_", "turn_fts_"))

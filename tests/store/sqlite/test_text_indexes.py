@@ -10,10 +10,13 @@ from palyra.core.journal.changes import Change
 from palyra.core.journal.records import (
     FROM_THE_START,
     MemoryReindex,
+    MemoryRemoval,
     MemoryVector,
     MemoryVectors,
     TurnIndexing,
 )
+from palyra.core.memory.items import edit_item
+from palyra.core.memory.vectors import VectorSpace
 from palyra.store.sqlite.journal import SqliteJournal
 from tests.store.kit import memory, sqlite_journal
 
@@ -50,15 +53,61 @@ def harm(path: Path, statement: str) -> None:
     connection.close()
 
 
+def reindex(store: SqliteJournal) -> None:
+    """Make the text index again."""
+    part: MemoryReindex | None = MemoryReindex(after_row=FROM_THE_START)
+    while part is not None:
+        assert [None] == store.commit([Change(records=(part,))])
+        part = store.plan_reindex()
+
+
+def rows_with(store: SqliteJournal, word: str) -> list[int]:
+    return sorted(map(int, filter(None, store.list_postings("text", [word], 1_000).split(","))))
+
+
+def test_a_part_that_was_planned_before_a_change_does_not_undo_it(filled: SqliteJournal) -> None:
+    """The entries of items that changed or went meanwhile are those of the items now."""
+    filled.open()
+    filled.commit([Change(records=(MemoryReindex(after_row=FROM_THE_START),))])
+    assert not filled.find_index_damage(), "what is not written yet is no damage"
+    part = filled.plan_reindex()
+    assert part is not None
+    item = filled.find_memory("mem_5")
+    assert item is not None
+    edited = edit_item(item, {"text": "a harbour"}, by="alice", now_ms=1)
+    gone = MemoryRemoval(principal=item.principal, memory_ids=("mem_6",), at_ms=1, by="alice")
+    outcomes = filled.commit([Change(records=(edited,)), Change(records=(gone,))])
+    assert [None, None] == outcomes
+    for _ in range(2):  # a repetition has no effect
+        assert [None] == filled.commit([Change(records=(part,))])
+    while (part := filled.plan_reindex()) is not None:
+        filled.commit([Change(records=(part,))])
+    assert ([6], []) == (rows_with(filled, "harbour"), rows_with(filled, "host5"))
+    assert ITEMS - 2 == len(rows_with(filled, "port"))
+    assert not filled.find_index_damage()
+    filled.close()
+
+
+def test_sound_vectors_outlive_a_new_text_index(filled: SqliteJournal) -> None:
+    """Only a vector without its checksum goes, to be made again."""
+    filled.open()
+    assert [None] == filled.commit([Change(records=(vectors(filled),))])
+    filled.close()
+    harm(filled.path, "UPDATE memory_vectors SET scale = scale / 2 WHERE row = 7")
+    filled.open()
+    reindex(filled)
+    kept = filled.list_vector_rows(VectorSpace("e", 16)).split(",")
+    assert sorted({*map(str, range(1, ITEMS + 1))} - {"7"}) == sorted(kept)
+    filled.close()
+
+
 @pytest.mark.parametrize("statement", HARMS)
 def test_a_damaged_text_index_is_found_and_made_anew(filled: SqliteJournal, statement: str) -> None:
     """Each damage is named; after reindexing the check and a search agree that it is mended."""
     harm(filled.path, statement)
     filled.open()
     assert filled.find_index_damage()
-    assert [None] == filled.commit([
-        Change(records=(MemoryReindex(after_row=0, through_row=1_000),))
-    ])  # fmt: skip
+    reindex(filled)
     assert not filled.find_index_damage()
     assert ITEMS == len(filled.list_postings("text", ["port"], 1_000).split(","))
     filled.close()

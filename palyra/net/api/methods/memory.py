@@ -352,7 +352,6 @@ async def history(call: MethodCall, params: MemoryOne) -> MemoryHistory:
 async def status(call: MethodCall, params: MemoryWhose) -> MemoryStatus:
     counts = await call.backend.memories.count(call.caller, params.principal)
     fields = msgspec.structs.asdict(counts)
-    del fields["last_row"]
     return MemoryStatus(
         principal=params.principal or call.caller.principal,
         mode=call.backend.memory_search.mode,
