@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import apsw
 
-from palyra.core.journal.records import MemoryKind, MemoryRecord
+from palyra.core.journal.records import MemoryKind, MemoryRecord, MemoryReindex
 from palyra.core.memory.items import hash_text
 from palyra.core.memory.vectors import StoredVector
 from palyra.store.files.disk import REAL_DISK
@@ -29,7 +29,7 @@ class MemoryFile(MemorySearchQueries):
         self.connection = open_writer(path, REAL_DISK, "full")
         migrate(self.connection)
 
-    def append(self, items: Sequence[MemoryRecord]) -> None:
+    def append(self, items: Sequence[MemoryRecord] | Sequence[MemoryReindex]) -> None:
         with transaction(self.connection):
             memories.append(self.connection, items)
 

@@ -32,6 +32,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 import faiss
+import msgspec
 import numpy as np
 from _agent_tapes import make_tapes
 from _machine import calibrate
@@ -39,7 +40,7 @@ from _memory_store import PRINCIPAL, MemoryFile, make_item
 from numpy.typing import NDArray
 
 from palyra.core.journal.changes import MemoryFilter
-from palyra.core.journal.records import MemoryRecord
+from palyra.core.journal.records import FROM_THE_START, MemoryRecord, MemoryReindex
 from palyra.core.memory.dates import day_of
 from palyra.core.memory.items import MemoryHit, MemoryHits
 from palyra.core.memory.packing import pack_hits
@@ -330,6 +331,7 @@ def measure_speed(size: int) -> dict[str, Any]:
                 at_ms=1_700_000_000_000 + 60_000 * number,
                 author=("ann", "bob")[number % 2],
                 session_id=f"ses_{number // 40}",
+                kind="fact",
             )
             for number, text in enumerate(texts)
         ]
@@ -347,6 +349,7 @@ def measure_speed(size: int) -> dict[str, Any]:
         result |= _measure_index(store, Path(folder), queries)
         result |= _measure_raw(store, vectors, queries)
         result |= _measure_add(store, size, rng, words, weights)
+        result |= _measure_reindex(store, size)
         store.close()
     return result
 
@@ -409,22 +412,44 @@ def _measure_raw(
 def _measure_add(
     store: MemoryFile, size: int, rng: random.Random, words: list[str], weights: list[float]
 ) -> dict[str, float]:
-    watches = []
-    for number in range(size, size + 200):
-        text = " ".join(rng.choices(words, weights, k=20))
-        item = make_item(
-            number,
-            text,
-            at_ms=1_700_000_000_000 + 60_000 * number,
-            author="ann",
-            session_id=f"ses_{number // 40}",
-        )
-        with Stopwatch() as watch:
-            store.append([item])
-        watches.append(watch)
+    """Add facts as the service does: search for duplicates, then write."""
+    result = {}
+    for name, principal in (("add", PRINCIPAL), ("add_other", "another principal")):
+        watches = []
+        for number in range(size, size + 200):
+            text = " ".join(rng.choices(words, weights, k=20))
+            item = make_item(
+                number,
+                text,
+                at_ms=1_700_000_000_000 + 60_000 * number,
+                author="ann",
+                session_id=f"ses_{number // 40}",
+                kind="fact",
+            )
+            item = msgspec.structs.replace(
+                item, principal=principal, memory_id=f"{item.memory_id}_{name}"
+            )
+            with Stopwatch() as watch:
+                store.find_alike(item, now_ms=0, limit=20)
+                store.append([item])
+            watches.append(watch)
+        result |= {
+            f"{name}_ms": _ms(statistics.median(watch.wall_s for watch in watches)),
+            f"{name}_thread_ms": _ms(statistics.median(watch.thread_s for watch in watches)),
+        }
+    return result
+
+
+def _measure_reindex(store: MemoryFile, size: int) -> dict[str, float]:
+    """Make the text index again, in the steps of a rebuild."""
+    part: MemoryReindex | None = MemoryReindex(after_row=FROM_THE_START)
+    with Stopwatch() as watch:
+        while part is not None:
+            store.append([part])
+            part = store.plan_reindex()
     return {
-        "add_ms": _ms(statistics.median(watch.wall_s for watch in watches)),
-        "add_thread_ms": _ms(statistics.median(watch.thread_s for watch in watches)),
+        "reindex_ms_per_1000": _ms(watch.wall_s * 1_000 / size),
+        "reindex_thread_ms_per_1000": _ms(watch.thread_s * 1_000 / size),
     }
 
 

@@ -16,7 +16,7 @@ it is replaced, and again afterwards; an editor that saves meanwhile causes anot
 
 import hashlib
 import re
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -31,6 +31,7 @@ from palyra.core.journal.records import (
     DocumentCause,
     DocumentEntry,
     DocumentRecord,
+    MemoryKind,
     MemoryRecord,
 )
 from palyra.core.memory.document_merge import MAX_REMEMBERED, Author, Base, Merge, merge
@@ -46,6 +47,7 @@ from palyra.core.memory.document_views import (
     view_version,
 )
 from palyra.core.memory.documents import DOCUMENTS, check_document, check_entries, parse_document
+from palyra.core.memory.items import TypedEntry
 from palyra.core.ports import (
     DocumentFiles,
     DocumentVersions,
@@ -63,7 +65,12 @@ _MAX_PENDING = 16  # versions in a row that a crash or a failure left pending
 _EMPTY_SHA256 = hashlib.sha256(b"").hexdigest()
 PINNED_BLOCK = "pinned"
 _PAGE = 200  # memories read at once
+_TYPED, _ITEM = "ent_", "mem_"  # prefixes of the ids of entries typed by hand, and of items
+_KINDS: Mapping[str, MemoryKind] = {  # of the items, by the name of the block
+    f"{kind}s": kind for kind in ("fact", "preference", "decision", "procedure")
+}
 Plan = Callable[[bytes, Base], Merge]
+KeepTyped = Callable[[Sequence[TypedEntry], Collection[str], str], Awaitable[None]]
 
 
 class Documents:
@@ -80,8 +87,11 @@ class Documents:
         now_ms: NowMs,
         new_id: NewId,
         writes: bool,
+        keep_typed: KeepTyped | None = None,
     ) -> None:
+        """`keep_typed` gets a person's entries, the ids of deleted ones and the principal."""
         self.writes = writes
+        self._keep_typed = keep_typed
         self._journal = journal
         self._files = files
         self._hub = hub
@@ -171,7 +181,8 @@ class Documents:
         check_document(document)
         author = replace(self._author(caller.principal), settles=True)
         plan = partial(merge, document, asked={}, author=author)
-        return await self._change(document, plan, "sync", caller.principal, dry_run=dry_run)
+        done = await self._change(document, plan, "sync", caller.principal, dry_run=dry_run)
+        return await self._remember_typed(done, caller.principal)
 
     async def restore(
         self, caller: Caller, document: str, version: int, *, dry_run: bool = False
@@ -185,7 +196,28 @@ class Documents:
         record = await self._get_version(check_document(document), version)
         author = replace(self._author(caller.principal), overrides=True)
         plan = partial(_restore, document, record, author)
-        return await self._change(document, plan, "restore", caller.principal, dry_run=dry_run)
+        done = await self._change(document, plan, "restore", caller.principal, dry_run=dry_run)
+        return await self._remember_typed(done, caller.principal)
+
+    async def _remember_typed(self, done: DocumentChange, by: str) -> DocumentChange:
+        """Give the memory the entries of a person, also those that an earlier call did not give it."""
+        latest = await self._read_versions(done.document, limit=1)
+        if self._keep_typed is None or done.is_preview or not latest:
+            return done
+        typed = [
+            TypedEntry(
+                _item_id(entry.entry_id),
+                _KINDS.get(block, "note"),
+                entry.text,
+                entry.entry_id.startswith(_TYPED),
+            )
+            for block, own in latest[0].blocks.items()
+            for entry in own
+            if entry.text and (entry.by, entry.trust) == (by, "trusted_local")
+        ]
+        gone = [_item_id(each) for each in latest[0].removed if each.startswith(_TYPED)]
+        await self._keep_typed(typed, gone, by)
+        return done
 
     async def restore_all(
         self, caller: Caller, at_ms: int, *, dry_run: bool = False
@@ -281,7 +313,7 @@ class Documents:
             await self.forget(wanted, principal=principal)
 
     async def list_shown(self, memory_ids: Sequence[str]) -> list[str]:
-        """Return which of these items of memory a document or a version of one shows."""
+        """Return the entries of documents or versions of them that show these items of memory."""
         known = await self._journal.read(self._list_entries)
         texts = [await self._run_blocking(self._read_quietly, name) for name in DOCUMENTS]
         return await self._run_blocking(_find_named, memory_ids, known, texts)
@@ -517,7 +549,7 @@ class AllDocuments:
             await documents.forget_items(memory_ids, principal)
 
     async def list_shown(self, memory_ids: Sequence[str]) -> list[str]:
-        """Return which of these items of memory a document or a version of one shows."""
+        """Return the entries of documents or versions of them that show these items of memory."""
         shown: dict[str, None] = {}
         for documents in self._by_workspace.values():
             shown |= dict.fromkeys(await documents.list_shown(memory_ids))
@@ -642,9 +674,15 @@ def _list_pinned(principal: str, now_ms: int, store: JournalStore) -> list[Memor
 def _find_named(
     memory_ids: Sequence[str], known: Collection[str], texts: Sequence[bytes]
 ) -> list[str]:
-    """Return the ids that a version or a file names."""
+    """Return the ids of entries that a version or a file names."""
     marked = set(_MARK.findall(b"".join(texts)))
-    return [each for each in memory_ids if each in known or each.encode() in marked]
+    ids = (name for each in memory_ids for name in (each, each.replace(_ITEM, _TYPED, 1)))
+    return [each for each in ids if each in known or each.encode() in marked]
+
+
+def _item_id(entry_id: str) -> str:
+    """Return the id of the item that an entry shows, or that is made of one typed by hand."""
+    return entry_id.replace(_TYPED, _ITEM, 1) if entry_id.startswith(_TYPED) else entry_id
 
 
 _MARK = re.compile(rb"<!-- (\S+) -->")

@@ -9,7 +9,7 @@ Writes of one principal are made one at a time, because what becomes of a statem
 items before it; the store refuses a revision out of turn besides.
 """
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, TypeVar
@@ -57,6 +57,7 @@ from palyra.core.memory.items import (
     MemoryForgotten,
     MemoryImported,
     MemoryPurged,
+    TypedEntry,
     check_draft,
     check_fields,
     edit_item,
@@ -291,6 +292,44 @@ class Memories:
             with self.search.hiding(principal, (memory_id,)):
                 await self._tell_forgotten((memory_id,), by)
                 await self._commit(principal, [*revived, *records, removal], _NOTHING, None)
+
+    async def keep_typed(
+        self, entries: Sequence[TypedEntry], gone: Collection[str], principal: str
+    ) -> None:
+        """Give items the texts that a person typed into a document; delete those of deleted lines.
+
+        Cancellation: all or nothing was changed; the next call completes it.
+        """
+        now_ms, wanted = self.now_ms(), {each.memory_id: each for each in entries}
+        async with self._lock(principal):
+            stored = await self._find_all([*wanted, *gone])
+            own = {item.memory_id: item for item in stored if item.principal == principal}
+            edited = [
+                edit_item(own[key], {"text": entry.text}, by=principal, now_ms=now_ms)
+                for key, entry in wanted.items()
+                if key in own and own[key].superseded_by is None and own[key].text != entry.text
+            ]
+            taken = {item.memory_id for item in stored}
+            made = {
+                item.text_hash: item
+                for key, entry in wanted.items()
+                if entry.is_new and key not in taken
+                for item in [_make_typed(entry, principal, now_ms)]
+            }
+            equal = await self.journal.read(lambda s: s.find_by_text(principal, tuple(made)))
+            for old in equal:
+                made.pop(old.text_hash, None)
+            doomed = [key for key in gone if key in own and own[key].source == "document"]
+            records: list[Record] = [*edited, *made.values()]
+            if doomed:
+                records.append(
+                    MemoryRemoval(
+                        principal=principal, memory_ids=tuple(doomed), at_ms=now_ms, by=principal
+                    )
+                )
+            await self._commit(principal, records, _NOTHING, None)
+            if doomed:
+                self.search.note_removal()
 
     # --- changing
 
@@ -687,6 +726,13 @@ def _require_no_secret(redactor: Redactor, text: str, field: str) -> None:
             f"{field} holds a secret: leave it out, and keep it in the vault (`palyra secrets`)",
             field=field,
         )
+
+
+def _make_typed(entry: TypedEntry, principal: str, now_ms: int) -> MemoryRecord:
+    draft = MemoryDraft(text=entry.text, kind=entry.kind, source="document")
+    return make_item(
+        draft, memory_id=entry.memory_id, principal=principal, by=principal, now_ms=now_ms
+    )
 
 
 def _describe_change(item: MemoryRecord) -> MemoryChanged:

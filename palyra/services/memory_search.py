@@ -309,7 +309,8 @@ class MemorySearch:
         for index in indexes:
             await index.prove()
 
-    def _note_removal(self) -> None:
+    def note_removal(self) -> None:
+        """Write the file of the vectors without those of deleted items."""
         if self._index is not None:
             self._index.notify(is_removal=True)
 
@@ -327,7 +328,7 @@ class MemorySearch:
             for memory_id in memory_ids:
                 self._forgotten.pop(memory_id, None)
             raise
-        self._note_removal()
+        self.note_removal()
 
     @contextmanager
     def hiding_all(self, principal: str) -> Generator[None]:
@@ -338,7 +339,7 @@ class MemorySearch:
         self._purging.add(principal)
         try:
             yield
-            self._note_removal()
+            self.note_removal()
         finally:
             self._purging.discard(principal)
             self.invalidate(principal)

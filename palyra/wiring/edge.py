@@ -226,6 +226,7 @@ def build_documents(
                 now_ms=host.now_ms,
                 new_id=host.new_id,
                 writes=config.documents.write,
+                keep_typed=memories.keep_typed,
             ),
         )
     )

@@ -12,7 +12,7 @@ from palyra.core.access import Caller
 from palyra.core.journal.changes import Change
 from palyra.core.ports import Journal, JournalStore
 from palyra.core.redaction.redactor import Redactor
-from palyra.services.documents import Documents
+from palyra.services.documents import Documents, KeepTyped
 from palyra.store.files.checkpoints import FileCheckpoints
 from palyra.store.files.retention import FolderBounds
 from palyra.tools.files.checkpoints import Checkpoints
@@ -71,7 +71,14 @@ async def inline(fn: Callable[..., T], /, *args: object) -> T:
 class Kit:
     """A workspace, its checkpoints and the service."""
 
-    def __init__(self, folder: Path, store: JournalStore, *, writes: bool = True) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        store: JournalStore,
+        *,
+        writes: bool = True,
+        keep_typed: KeepTyped | None = None,
+    ) -> None:
         self.root = folder / "work"
         self.root.mkdir(exist_ok=True)
         self.workspace = Workspace(self.root)
@@ -84,6 +91,7 @@ class Kit:
         self.documents = Documents(
             cast("Journal", self.journal), self.files, cast("Any", self.hub), redactor(),
             run_blocking=inline, now_ms=lambda: self.clock_ms, new_id=new_id, writes=writes,
+            keep_typed=keep_typed,
         )  # fmt: skip
 
     @property

@@ -453,7 +453,7 @@ class IncidentRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
 
 MemoryKind = Literal["fact", "preference", "procedure", "decision", "note", "turn"]
 ItemScope = Literal["principal", "channel", "session"]  # where an item of memory is recalled
-MemorySource = Literal["client", "import", "tool", "learning", "conversation"]
+MemorySource = Literal["client", "import", "tool", "learning", "conversation", "document"]
 MemoryAction = Literal[
     "added",
     "imported",

@@ -13,7 +13,7 @@ deletes every copy.
 import hashlib
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import msgspec
 
@@ -72,6 +72,15 @@ class MemoryDraft(msgspec.Struct, frozen=True, kw_only=True):
         """True for a turn of a conversation, which the same words at another time repeat."""
         has_position = self.session_id is not None and self.at_ms is not None
         return self.kind == "turn" or has_position
+
+
+class TypedEntry(NamedTuple):
+    """An entry of a document as a person wrote or confirmed it."""
+
+    memory_id: str
+    kind: MemoryKind
+    text: str
+    is_new: bool  # of the person: an item is made of it; else it shows one
 
 
 # --- validation ----------------------------------------------------------------------------------

@@ -133,8 +133,10 @@ class RowTable:
 
     def authors(self, visible: Mask) -> list[str]:
         """Names of the authors of these slots."""
-        codes = np.unique(self.column("author")[visible])
-        return [self._texts["author"][code - 1] for code in codes.tolist() if code > 0]
+        names = self._texts["author"]
+        is_there = np.zeros(len(names) + 1, np.bool_)
+        is_there[self.column("author")[visible]] = True
+        return [name for name, found in zip(names, is_there[1:].tolist(), strict=True) if found]
 
     def is_of(self, principal: str) -> Mask:
         """Slots of the items of this principal."""
