@@ -67,7 +67,10 @@ PINNED_BLOCK = "pinned"
 _PAGE = 200  # memories read at once
 _TYPED, _ITEM = "ent_", "mem_"  # prefixes of the ids of entries typed by hand, and of items
 _KINDS: Mapping[str, MemoryKind] = {  # of the items, by the name of the block
-    f"{kind}s": kind for kind in ("fact", "preference", "decision", "procedure")
+    "facts": "fact",
+    "preferences": "preference",
+    "decisions": "decision",
+    "procedures": "procedure",
 }
 Plan = Callable[[bytes, Base], Merge]
 KeepTyped = Callable[[Sequence[TypedEntry], Collection[str], str], Awaitable[None]]

@@ -185,15 +185,22 @@ class IndexQueries(ABC):
             values,
         )
 
-    def list_postings(self, column: str, words: Sequence[str], limit: int) -> str:
+    def is_text_whole(self) -> bool:
+        """True unless the text index is being made, so that rows may lack their words."""
+        is_whole = f"SELECT {self.tables.is_whole}"
+        return bool(self._read(lambda c: c.execute(is_whole).get))
+
+    def list_postings(
+        self, column: str, words: Sequence[str], limit: int, *, after_row: int = 0
+    ) -> str:
         """Return the newest rows with one of the words in the column, separated by commas."""
         match = match_any(words)
         if not match:
             return ""
         return self._read_text(
             f"SELECT group_concat(rowid) FROM (SELECT rowid FROM {self.tables.text}"  # noqa: S608 - only literals of this package
-            f" WHERE {self.tables.text} MATCH ? ORDER BY rowid DESC LIMIT ?)",
-            (f"{{{column}}} : ({match})", limit),
+            f" WHERE {self.tables.text} MATCH ? AND rowid > ? ORDER BY rowid DESC LIMIT ?)",
+            (f"{{{column}}} : ({match})", after_row, limit),
         )
 
     def list_candidates(self, wanted: MemoryFilter, rows: Sequence[int]) -> list[CandidateRow]:

@@ -65,6 +65,7 @@ CANDIDATES = 120  # by words, and as many by vectors; 80 already rank the corpus
 LEADING = 10  # of each, whose neighbours are candidates: the context of the best hits
 MAX_POSTINGS = 200_000  # of one question: about 15 ms
 WORD_POSTINGS = 60_000  # of one word, the newest
+FREQUENT, FREQUENT_WORDS = 2_000, 32  # postings of a word that are kept, and words: up to 8 MB
 KNOWN_WORDS = 8_192  # whose frequency is remembered, so that rare words are read first
 # In the choice of candidates by words only; `ranking` weighs dates and authors itself.
 DATE_BONUS, AUTHOR_FACTOR = 0.25, 1 + AUTHOR_LEXICAL
@@ -85,7 +86,10 @@ class MemorySource(Protocol):
     def get_memory_facts(self, rows: Sequence[int]) -> list[MemoryFacts]: ...
     def list_memory_rows(self) -> str: ...
     def list_matching_rows(self, wanted: MemoryFilter) -> str: ...
-    def list_postings(self, column: str, words: Sequence[str], limit: int) -> str: ...
+    def is_text_whole(self) -> bool: ...
+    def list_postings(
+        self, column: str, words: Sequence[str], limit: int, *, after_row: int = 0
+    ) -> str: ...
     def list_candidates(self, wanted: MemoryFilter, rows: Sequence[int]) -> list[CandidateRow]: ...
     def list_vectors(
         self, space: VectorSpace, *, after_row: int, limit: int
@@ -109,6 +113,13 @@ class Coverage(NamedTuple):
     def degraded(self) -> str:
         """Statement of what is missing; "" for nothing."""
         return f"{self.embedded} of {self.items} embedded" if self.embedded < self.items else ""
+
+
+class _Frequent(NamedTuple):
+    """Slots with a word, of the rows up to `last_row`."""
+
+    last_row: int
+    slots: NDArray[np.int32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +157,7 @@ class MemoryIndex:
         self._built = 0  # vectors at the last build or opening
         self._has_file = False  # it was read or written
         self._frequencies: dict[str, int] = {}
+        self._frequent: dict[tuple[str, ...], _Frequent] = {}  # the least recently used first
 
     @property
     def degraded(self) -> str | None:
@@ -300,14 +312,35 @@ class MemoryIndex:
         for word in sorted(question.terms, key=lambda word: known.get(word, 0)):
             if left <= 0:
                 break
-            limit = min(WORD_POSTINGS, left)
-            rows = read_numbers(self._source.list_postings("text", forms_of(word), limit))
-            left -= rows.size
+            slots = self._read_slots(forms_of(word), min(WORD_POSTINGS, left))
+            left -= slots.size
             if len(known) >= KNOWN_WORDS:
                 known.clear()
-            known[word] = rows.size
-            postings.append(self._table.find_all(np.sort(rows)))
+            known[word] = slots.size
+            postings.append(slots)
         return postings
+
+    @property
+    def _last_row(self) -> int:
+        return int(self._table.column("row")[-1]) if self._table.count else 0
+
+    def _read_slots(self, forms: tuple[str, ...], limit: int) -> Slots:
+        """Return the newest slots with one of the forms; of a frequent word, only the new ones are read."""
+        last_row = self._last_row
+        kept = self._frequent.pop(forms, None)
+        after_row = 0 if kept is None else kept.last_row
+        slots = np.empty(0, np.int64) if kept is None else kept.slots.astype(np.int64)
+        if after_row < last_row:
+            wanted = limit if kept is None else WORD_POSTINGS
+            found = self._source.list_postings("text", forms, wanted, after_row=after_row)
+            added = self._table.find_all(np.sort(read_numbers(found)))
+            slots = np.concatenate([slots, added])[-WORD_POSTINGS:]
+        is_cut = kept is None and slots.size >= limit < WORD_POSTINGS
+        if slots.size >= FREQUENT and not is_cut and self._source.is_text_whole():
+            self._frequent[forms] = _Frequent(last_row, slots.astype(np.int32))
+            if len(self._frequent) > FREQUENT_WORDS:
+                del self._frequent[next(iter(self._frequent))]
+        return slots[-limit:]
 
     def _find_dated(self, question: SearchQuestion) -> Mask:
         mask = np.zeros(self._table.count, np.bool_)
@@ -373,6 +406,8 @@ class MemoryIndex:
             if self._vectors is not None:
                 self._vectors.drop(np.flatnonzero(doomed[: self._vectors.slots]))
             touched = touched[self._table.column("is_alive")[touched]]
+        if changes.is_lossy or min(changes.rows, default=0) <= self._last_row:
+            self._frequent.clear()  # texts that were known have changed
         slots = self._table.find_all(np.array(sorted(changes.rows), np.int64))
         linked = self._table.column("row")[self._neighbours(slots)].tolist()
         self._table.put(self._source.get_memory_facts(sorted({*changes.rows, *linked})))

@@ -52,6 +52,7 @@ class RowTable:
         }
         self._codes: dict[str, dict[str, int]] = {name: {} for name in _NAMES}
         self._texts: dict[str, list[str]] = {name: [] for name in _NAMES}
+        self._lengths: NDArray[np.float32] | None = None  # until a row changes
 
     def column(self, name: str) -> NDArray[Any]:
         return self._columns[name][: self.count]
@@ -62,6 +63,7 @@ class RowTable:
 
     def put(self, facts: Sequence[MemoryFacts]) -> Slots:
         """Store the facts of rows, in ascending order, and link them; return their slots."""
+        self._lengths = None
         known = self.count and self._columns["row"][self.count - 1]
         for each in facts:
             slot = self._append(each.row) if each.row > known else self.find(each.row)
@@ -71,6 +73,7 @@ class RowTable:
 
     def remove_all_but(self, rows: Slots) -> bool:
         """Mark every other row as deleted; False when there was none."""
+        self._lengths = None
         is_kept = np.isin(self.column("row"), rows)
         gone = np.flatnonzero(self.column("is_alive") & ~is_kept)
         self.column("is_alive")[gone] = False
@@ -150,8 +153,10 @@ class RowTable:
 
     def lengths(self) -> NDArray[np.float32]:
         """Estimated words of each slot and its neighbours."""
-        own = self.column("words").astype(np.float32)
-        return own + self.shifted(own, "previous") + self.shifted(own, "next")
+        if self._lengths is None:
+            own = self.column("words").astype(np.float32)
+            self._lengths = own + self.shifted(own, "previous") + self.shifted(own, "next")
+        return self._lengths
 
     def shifted(self, values: NDArray[np.float32], neighbour: str) -> NDArray[np.float32]:
         """Return for each slot the value of its neighbour; 0 without one."""

@@ -12,6 +12,7 @@ import pytest
 from palyra.core.journal.changes import MemoryPlace
 from palyra.core.memory.items import revise, supersede
 from palyra.core.memory.vectors import StoredVector, VectorSpace
+from palyra.store.vectors import index as vector_index
 from palyra.store.vectors.flat import DIRECT_SLOTS, FlatVectors, decode, direction
 from palyra.store.vectors.rows import read_numbers
 from tests.store.kit import memory
@@ -614,6 +615,23 @@ def test_a_damaged_vector_is_as_good_as_none(kept: Memory, damaged: StoredVector
         assert [3] == kept.index.list_unembedded(9, without=(), but=())
         kept.build()
     assert 0 != kept.file.find_dimensions(EMBEDDER[0])
+
+
+def test_kept_postings_follow_the_items(kept: Memory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Added, edited and deleted items are found, or not, as without the postings of frequent words."""
+    monkeypatch.setattr(vector_index, "FREQUENT", 2)
+    monkeypatch.setattr(vector_index, "FREQUENT_WORDS", 1)
+    kept.say("a red boat", "a blue boat", "a green house")
+    for _ in range(2):
+        assert ["m0", "m1"] == sorted(kept.ids("boat"))
+    kept.say("a white boat")
+    assert ["m0", "m1", "m3"] == sorted(kept.ids("boat"))
+    edited = memory("m0", "a red house", at_ms=NOW_MS, revision=2)
+    kept.file.put(edited)
+    assert ["m1", "m3"] == sorted(kept.ids("boat"))
+    assert ["m0", "m2"] == sorted(kept.ids("house"))
+    kept.file.forget("m1")
+    assert ["m3"] == kept.ids("boat")
 
 
 def test_words_alone_answer_until_nearly_all_items_have_vectors(kept: Memory) -> None:
