@@ -413,7 +413,7 @@ def _measure_add(
     store: MemoryFile, size: int, rng: random.Random, words: list[str], weights: list[float]
 ) -> dict[str, float]:
     """Add facts as the service does: search for duplicates, then write."""
-    result = {}
+    result: dict[str, float] = {}
     for name, principal in (("add", PRINCIPAL), ("add_other", "another principal")):
         watches = []
         for number in range(size, size + 200):

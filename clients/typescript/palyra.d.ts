@@ -2215,7 +2215,7 @@ export interface MemoryItem {
   at_ms: number;
   tags?: string[];
   confidence_bps: number;
-  source: "client" | "conversation" | "import" | "learning" | "tool";
+  source: "client" | "conversation" | "document" | "import" | "learning" | "tool";
   lineage?: Lineage[];
   trust: "external_untrusted" | "mixed" | "trusted_local" | "workspace";
   pinned?: boolean;

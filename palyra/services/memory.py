@@ -317,9 +317,10 @@ class Memories:
                 for item in [_make_typed(entry, principal, now_ms)]
             }
             equal = await self.journal.read(lambda s: s.find_by_text(principal, tuple(made)))
-            for old in equal:
-                made.pop(old.text_hash, None)
             doomed = [key for key in gone if key in own and own[key].source == "document"]
+            for old in equal:
+                if old.memory_id not in doomed:
+                    made.pop(old.text_hash, None)
             records: list[Record] = [*edited, *made.values()]
             if doomed:
                 records.append(
