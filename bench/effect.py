@@ -1,6 +1,6 @@
 """Effect of learned facts and preferences on jobs: turns, failed calls, corrections by the person.
 
-Run: `python bench/effect.py [--instances N]`
+Run: `python bench/effect.py [--instances N] [--minilm DIR]`
 
 A family of jobs has a tool with one parameter, whose right value is what its person prefers or knows and no
 tool tells (`_job_families.py`).  The agent is a script that takes values which its prompt names, in their
@@ -9,7 +9,8 @@ their own, and the agent does it again.  Every job is a session of its own, so o
 what was said.  Each run is reflected upon after its end.  The jobs of all families take turns and share one
 principal: what was said about one is in the way of another.
 
-Three modes: learning off; `auto` without a person; `review` with a person who accepts every proposal.
+With `--minilm` (a data directory that has it) the memory searches by meaning too; each job waits for
+the vectors of what was stored.  Three modes: learning off; `auto` without a person; `review` with a person who accepts every proposal.
 The controls are wishes for one job, after which the usual value is right again.
 
 Prints one JSON line: means of a job from the third instance on, by kind and mode, and how many of the
@@ -20,7 +21,9 @@ call; no call of these jobs is.
 import argparse
 import json
 import logging
+import os
 import re
+import shutil
 import statistics
 import tempfile
 from collections import defaultdict
@@ -50,11 +53,13 @@ from palyra.core.session.commands import StartRun
 from palyra.core.tool.spec import ToolCall, ToolFailure, ToolOutput, ToolSpec
 from palyra.daemon import Daemon
 from palyra.models.lexical_embeddings import EmbeddedEmbeddings
+from palyra.models.minilm import files
 from palyra.tools.toolbox import InlineTool
 from palyra.wiring.host import new_id
 from palyra.wiring.models import Modelset
 
 TAUGHT = 2  # instances that teach
+LOOK_S = 0.01
 MOST_ROUNDS = 3  # messages of the person in one job
 Mode = Literal["off", "auto", "review"]
 
@@ -183,13 +188,14 @@ class Desk:
         learning = self._served.backend.learning
         done = await learning.reflect(run_id)
         self.stored += len(done.applied)
-        if self._mode != "review":
-            return
-        for candidate_id in done.candidate_ids:
+        for candidate_id in done.candidate_ids if self._mode == "review" else ():
             found = await learning.get(CALLER, candidate_id)
             if found.state == "proposed" and found.kind != "procedure":
                 await learning.accept(CALLER, candidate_id)
                 self.stored += 1
+        memories = self._served.backend.memories
+        while (await memories.count(CALLER, None)).without_vector:  # noqa: ASYNC110 - an actor's work
+            await trio.sleep(LOOK_S)
 
 
 def make_tool(family: Family) -> InlineTool:
@@ -217,13 +223,15 @@ def make_tool(family: Family) -> InlineTool:
     return InlineTool(spec, call)
 
 
-async def work(mode: Mode, instances: int) -> tuple[dict[str, list[Job]], int]:
+async def work(mode: Mode, instances: int, minilm: Path | None) -> tuple[dict[str, list[Job]], int]:
     """Return the jobs of each family in one mode, and the number of stored items."""
     families = (*FAMILIES, *CONTROLS)
     agent = Agent()
     with tempfile.TemporaryDirectory() as home:
         rules = Path(home) / "policies"
         rules.mkdir()
+        if minilm is not None:
+            shutil.copytree(files.folder(minilm), files.folder(Path(home) / "home"))
         rule = '@id("all")\npermit(principal, action == Action::"tool.execute", resource);'
         (rules / "all.cedar").write_text(rule, encoding="utf-8")
         async with daemon(
@@ -253,12 +261,13 @@ async def main() -> None:
     """Measure the modes."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--instances", type=int, default=6, choices=range(TAUGHT + 1, 7))
+    parser.add_argument("--minilm", type=Path, default=os.environ.get("PALYRA_MINILM"))
     given = parser.parse_args()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
     result: dict[str, Any] = {"bench": "effect"}
     modes: tuple[Mode, ...] = ("off", "auto", "review")
     for mode in modes:
-        jobs, stored = await work(mode, given.instances)
+        jobs, stored = await work(mode, given.instances, given.minilm)
         result[mode] = {
             "facts": summarise(jobs, [each for each in FAMILIES if each.kind == "fact"]),
             "preferences": summarise(jobs, [each for each in FAMILIES if each.kind != "fact"]),

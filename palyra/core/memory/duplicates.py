@@ -17,7 +17,8 @@ item is superseded only by an edit or an explicit reference.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from functools import lru_cache
 from itertools import takewhile
 from typing import Literal, NamedTuple
 
@@ -198,15 +199,20 @@ def choose_text(new: str, old: str) -> str:
 
 def is_recalled(text: str, recalled: Sequence[str]) -> bool:
     """True if a text repeats a recalled one, whole or in part, in its own words or nearly so."""
-    words = {token.plain for token in read_tokens(text)}
+    words = _spoken(text)
     if not words:
         return False
     for known in recalled:
-        theirs = {token.plain for token in read_tokens(known)}
+        theirs = _spoken(known)
         is_covered = len(words & theirs) >= RECALLED_OVERLAP * len(words)
         if is_covered and _negations(words) == _negations(theirs):
             return True
     return False
+
+
+@lru_cache(maxsize=1_024)  # every statement of a run is compared with all that was recalled
+def _spoken(text: str) -> frozenset[str]:
+    return frozenset(token.plain for token in read_tokens(text))
 
 
 # --- signs ---------------------------------------------------------------------------------------
@@ -234,7 +240,7 @@ def _denies(mine: Sequence[PlainWord], theirs: Sequence[PlainWord]) -> bool:
     return sorted(new) == sorted(old) and not _COMPARATORS.isdisjoint(new)
 
 
-def _negations(words: Sequence[str] | set[str]) -> int:
+def _negations(words: Collection[str]) -> int:
     return sum(word in _NEGATIONS for word in words)
 
 

@@ -1,12 +1,14 @@
 """How a statement relates to a stored one."""
 
 from itertools import starmap
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from palyra.core.journal.records import MemoryRecord
+from palyra.core.memory import duplicates
 from palyra.core.memory.duplicates import (
     ADDED,
     NEAR_COSINE,
@@ -222,3 +224,18 @@ def test_relations_never_fail(one: str, other: str) -> None:
 def test_without_a_model_texts_are_equal_or_unlike() -> None:
     """No two different texts are near each other."""
     assert (1.0, 0.0) == (no_similarity("a b", "a b"), no_similarity("a b", "a  b"))
+
+
+def test_recalled_texts_are_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each statement of a run is compared with all recalled ones, whose words are kept."""
+    read, read_tokens = list[str](), duplicates.read_tokens
+
+    def note(text: str) -> Any:
+        read.append(text)
+        return read_tokens(text)
+
+    monkeypatch.setattr(duplicates, "read_tokens", note)
+    recalled = [f"The lamp of room {number} is out." for number in range(9)]
+    assert not is_recalled("The stairs were swept at noon.", recalled)
+    assert is_recalled("the lamp of room 3 is out", recalled)
+    assert 11 == len(read)
