@@ -20,6 +20,7 @@ from typing import Literal
 import msgspec
 
 from palyra.core.context.forms import find_form
+from palyra.core.context.speech import find_talk, plain, without_lead
 
 StatementKind = Literal[
     "constraint", "convention", "preference", "decision", "ask", "fact", "finding", "remark"
@@ -148,6 +149,18 @@ CUES: tuple[tuple[StatementKind, Cues], ...] = (
         r"leave .{1,60}? alone", r"limit(?:ed)? to", r"out of scope", r"within", r"deadline",
         r"muss", r"müssen", r"musst", r"darf", r"dürfen", r"darfst", r"nie", r"niemals", r"immer",
         r"nicht (?:ändern|anfassen|verwenden|benutzen|löschen|veröffentlichen|ohne)", r"keine?n?",
+        r"es gilt", r"gilt:", r"(?:ist|sind|bleibt|steht) fix", r"\w+ only(?=[.!]*$)",
+        r"nowhere else", r"nirgends sonst", r"(?:i|we|ich|wir) (?:need|want|expect|require|will|wollen|möchte\w*|brauche\w*) (?:every|all|each|any|jede\w*|alle\w*)",
+        r"(?:pro|je|per) \S+ (?:an?|one|two|\d+|eine?n?|zwei|höchstens|maximal)", r"durchgehend", r"the way (?:it|they|he|she) (?:is|are|was|were)",
+        r"(?:write|answer|reply|speak|schreib\w*|formulier\w*|antwort\w*|sprich) (?:\w+ )?(?:in|auf|im|as if|so)",
+        r"no exceptions?", r"without exception", r"ohne ausnahmen?", r"(?:that|this)(?:[’']s| is) (?:final|fixed|how we (?:do|work)|the (?:rule|deal))",
+        r"non-negotiable", r"not negotiable", r"nicht verhandelbar", r"red line", r"deal-?breaker", r"whatever you do", r"hold off",
+        r"first,? (?:and )?(?:only )?then", r"(?:zuerst|erst) .{1,60}? dann", r"not (?:more|longer|larger|bigger) than", r"nicht (?:mehr|länger|größer) als",
+        r"throughout", r"at all times", r"word for word", r"verbatim", r"wörtlich", r"wortwörtlich", r"durchgängig", r"sign[- ]?off", r"go[- ]ahead",
+        r"(?:my|your|his|her) (?:ok|okay|approval|permission|consent)", r"mein\w* (?:ok|okay|freigabe|zustimmung|erlaubnis)", r"freigabe", r"rücksprache",
+        r"as (?:is|they are|it is)", r"so,? wie (?:sie|er|es|die|das)", r"(?:rühr|fass|pack|tast)\w*\b.{1,60}?\bnicht an", r"halt\w* dich", r"lass\w* .{1,60}? (?:weg|stehen|liegen|in ruhe)",
+        r"weglassen", r"nachfragen", r"vorher (?:fragen|nachfragen)", r"bitte (?:nur|keine?n?|nichts?|nie|erst)", r"nur (?:auf|über|per|bei|im|am|beim|zum|zur|lese\w*|englisch|deutsch)",
+        r"english only", r"only english", r"banned", r"sacred", r"heilig",
         r"verboten", r"höchstens", r"mindestens", r"maximal", r"achte darauf", r"stelle? sicher",
         r"vermeide", r"regel", r"vorgabe", r"ausschließlich", r"nur (?:mit|in|wenn|nach|für|die|das|"
         r"den)", r"auf keinen fall", r"frag(?:e)? (?:mich )?(?:vorher|zuerst)",
@@ -392,15 +405,36 @@ def read_user(text: str) -> Iterator[Statement]:
     maxsize=8_192
 )  # a summary is planned, then checked, and the next one meets the window again
 def _classified(sentence: str) -> Statement:
-    kind: StatementKind = next((k for k, cue in CUES if cue.search(sentence)), "remark")
+    text = plain(sentence)
+    kind: StatementKind = next((k for k, cue in CUES if cue.search(text)), "remark")
     corrects = CORRECTION.search(sentence)  # gets the class of what it corrects, whatever its form
-    if sentence.endswith("?"):
+    if sentence.endswith("?") and _TAG.search(text) is None:
         kind = "ask"
-    elif kind == "remark" and not corrects and (form := find_form(sentence)) is not None:
+    elif kind == "remark" and not corrects and (form := _form_of(sentence, text)) is not None:
         kind = form
-    elif kind == "remark" and (VALUE.search(sentence) or _NAME.search(sentence)):
+    if kind in {"remark", "ask"} and not sentence.endswith("?") and _LASTS.search(text):
+        kind = "constraint"
+    if kind in BINDING and find_talk(sentence) not in {None, "passing"}:
+        kind = "remark"
+    if kind == "remark" and (VALUE.search(sentence) or _NAME.search(sentence)):
         kind = "fact"
     return Statement(text=sentence, kind=kind, corrects=corrects)
+
+
+def _form_of(sentence: str, text: str) -> StatementKind | None:
+    """Return the class of the form, of the sentence as typed or without its first particles."""
+    return find_form(sentence) or find_form(without_lead(text))
+
+
+_LASTS = whole_words(  # oblige a sentence that has no class of its own
+    r"from (?:here|now|today|this point) on(?:wards?)?", r"going forward", r"henceforth", r"in (?:the )?future",
+    r"until further notice", r"ab (?:jetzt|sofort|heute|nun|hier)", r"von (?:jetzt|nun|hier|heute) an", r"künftig",
+    r"zukünftig", r"in zukunft", r"bis auf weiteres", r"grundsätzlich", r"generell", r"prinzipiell", r"jedes mal",
+)  # fmt: skip
+BINDING: frozenset[StatementKind] = frozenset({"constraint", "convention", "preference"})
+_TAG = re.compile(
+    r"(?:,|\bis that) (?:ok(?:ay)?|right|alright|please|yes|ja|gell|oder|nicht wahr|bitte|verstanden|understood|got it|klar) ?\?+$"
+)
 
 
 @lru_cache(maxsize=8_192)
