@@ -19,6 +19,11 @@ from typing import Literal, NamedTuple
 
 Talk = Literal["ironic", "reported", "supposed", "past", "passing", "idle", "own", "task"]
 
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 # --- plain text ----------------------------------------------------------------------------------
 
 _SHORT_EN = {
@@ -38,218 +43,22 @@ _SHORT_DE = {
     "evtl": "eventuell", "bissl": "bisschen", "eig": "eigentlich", "atm": "gerade", "pls": "bitte", "plz": "bitte", "thx": "danke",
     "u": "und", "od": "oder", "auf'm": "auf dem", "ma": "mal", "jz": "jetzt", "jzt": "jetzt", "lg": "",
 }  # fmt: skip
-_GERMAN = frozenset(
-    [
-        "der",
-        "die",
-        "das",
-        "den",
-        "dem",
-        "des",
-        "und",
-        "oder",
-        "ich",
-        "du",
-        "er",
-        "wir",
-        "ihr",
-        "nicht",
-        "ist",
-        "sind",
-        "war",
-        "ein",
-        "eine",
-        "einen",
-        "einem",
-        "einer",
-        "kein",
-        "keine",
-        "keinen",
-        "mein",
-        "meine",
-        "meinen",
-        "dein",
-        "unser",
-        "unsere",
-        "mit",
-        "auf",
-        "für",
-        "zu",
-        "zum",
-        "zur",
-        "bei",
-        "beim",
-        "im",
-        "am",
-        "vom",
-        "von",
-        "aus",
-        "nach",
-        "bitte",
-        "nur",
-        "immer",
-        "nie",
-        "auch",
-        "noch",
-        "schon",
-        "mal",
-        "mir",
-        "mich",
-        "dir",
-        "dich",
-        "uns",
-        "wenn",
-        "weil",
-        "dass",
-        "als",
-        "wie",
-        "was",
-        "wer",
-        "wo",
-        "warum",
-        "hab",
-        "habe",
-        "hat",
-        "haben",
-        "bin",
-        "wird",
-        "werden",
-        "kann",
-        "muss",
-        "soll",
-        "darf",
-        "will",
-        "alle",
-        "alles",
-        "jede",
-        "jeder",
-        "jetzt",
-        "heute",
-        "sich",
-        "es",
-        "sie",
-        "man",
-        "doch",
-        "ja",
-        "nein",
-        "nee",
-        "keiner",
-        "niemand",
-        "ohne",
-        "vor",
-        "über",
-        "unter",
-        "erst",
-        "bis",
-    ]
+_GERMAN = _words(
+    "der die das den dem des und oder ich du er wir ihr nicht ist sind war ein eine einen einem einer kein keine keinen mein meine meinen dein unser unsere "
+    "mit auf für zu zum zur bei beim im am vom von aus nach bitte nur immer nie auch noch schon mal mir mich dir dich uns wenn weil dass als wie was wer wo "
+    "warum hab habe hat haben bin wird werden kann muss soll darf will alle alles jede jeder jetzt heute sich es sie man doch ja nein nee keiner niemand "
+    "ohne vor über unter erst bis"
 )
-_ENGLISH = frozenset(
-    [
-        "the",
-        "i",
-        "you",
-        "he",
-        "she",
-        "it",
-        "we",
-        "they",
-        "a",
-        "an",
-        "is",
-        "are",
-        "was",
-        "were",
-        "be",
-        "been",
-        "to",
-        "of",
-        "in",
-        "on",
-        "at",
-        "for",
-        "from",
-        "with",
-        "without",
-        "and",
-        "or",
-        "but",
-        "not",
-        "no",
-        "don't",
-        "dont",
-        "do",
-        "does",
-        "did",
-        "my",
-        "your",
-        "our",
-        "his",
-        "her",
-        "their",
-        "this",
-        "that",
-        "these",
-        "those",
-        "if",
-        "when",
-        "what",
-        "who",
-        "why",
-        "how",
-        "always",
-        "never",
-        "only",
-        "please",
-        "can",
-        "could",
-        "should",
-        "must",
-        "may",
-        "will",
-        "would",
-        "have",
-        "has",
-        "had",
-        "im",
-        "i'm",
-        "it's",
-        "me",
-        "us",
-        "them",
-        "all",
-        "every",
-        "any",
-    ]
+_ENGLISH = _words(
+    "the i you he she it we they a an is are was were be been to of in on at for from with without and or but not no don't dont do does did my your our his "
+    "her their this that these those if when what who why how always never only please can could should must may will would have has had im i'm it's me us "
+    "them all every any"
 )
 # Words that decide, with which slips of typing are compared: a letter missing, doubled or exchanged.
-_DECIDING = [
-    "always",
-    "never",
-    "please",
-    "remember",
-    "prefer",
-    "whenever",
-    "default",
-    "future",
-    "forward",
-    "nothing",
-    "without",
-    "immer",
-    "niemals",
-    "bitte",
-    "künftig",
-    "zukunft",
-    "grundsätzlich",
-    "jedes",
-    "bevorzuge",
-    "lieber",
-    "niemand",
-    "verboten",
-    "allergic",
-    "decided",
-    "switched",
-    "vegetarian",
-]
+_DECIDING = _words(
+    "always never please remember prefer whenever default future forward nothing without immer niemals bitte künftig zukunft grundsätzlich jedes bevorzuge "
+    "lieber niemand verboten allergic decided switched vegetarian"
+)
 
 
 def _slips(word: str) -> set[str]:
@@ -377,7 +186,7 @@ _PAST_EN = (
     r"rang|sang|slept|sold|sent|shook|shot|showed|spent|swam|threw|understood|woke|won|wore|began|became|chose|used to|"
     r"(?!need|feed|speed|exceed|proceed|succeed|embed|bed|red|shed|indeed)[a-z]{2,}ed)"
 )
-# Changes that are told in the past tense and hold from then on.
+# Changes in the past tense, whose result holds from then on.
 CHANGES = (
     r"(?:moved|switched|changed|renamed|replaced|migrated|quit|stopped|started|joined|retired|married|got (?:married|divorced|engaged|a new)|divorced|adopted|"
     r"decided|agreed|settled|chose|chosen|picked|opted|dropped|adopted|became|turned (?:\d|vegan|vegetarian)|was born|were born|born|grew up|closed (?:the|our)|hired|"
@@ -452,12 +261,12 @@ _DESCRIBES = re.compile(  # a word of obligation that describes
     r"|^(?:can't|cannot|couldn't|won't) |^(?:they|he|she) \w+|^(?:as long as|solange) [^,]*\b(?:i'm|i am|bin ich)\b|^(?:ob|whether) |^just wait\b|^stop it\b|^hope(?:fully)? |^you never know\b|^(?:bis|see you) (?:morgen|später|dann|bald|tomorrow|later|soon)\b|^strictly speaking\b|\bman darf (?:ja|doch|wohl)\b|^ein\w* gute\w* \w+ \w+t (?:immer|nie)\b|^(?:wenn|falls) [^,]{3,40}(?:t|en) (?:ich|der|die|das|er|es|wir)\b|^we (?:have to|need to|must|should) (?:leave|go|talk|wait|hurry|meet|catch)\b|^let's (?:have|see (?!to it)|go (?!with)|take a|grab|meet|talk|wait|hope|not forget to)\b"
     r"|\b(?:everything|everyone|everybody|alles|alle) (?:is|are|was|works|looks|seems|ist|sind|war|geht|läuft|klappt|knows|kennt|weiß|thinks|loves)\b|\ba treat\b|\bbus stop\b|\b(?:won't|doesn't|will not|nicht) stop\b"
     r"|^(?:fun fact|rule of thumb|faustregel|did you know|wusstest du|the (?:thing|problem|question|point|good news|bad news|funny thing) is|das (?:problem|lustige|gute|schlimme) ist)\b"
-    r"|\b(?:i|we) (?:spent|spend) (?:all|the|every)|\bkills? me\b|\bkilling me\b|\bkeeps? (?:\w+ing|on)\b|\bstill (?:not|no|nothing)\b|\bimmer noch\b|\bnoch (?:nicht|nie|kein\w*|nichts)\b|\bnot yet\b|\bno one ever\b|\bas always\b|\bwie immer\b|\bas usual\b"
+    r"|\b(?:i|we) (?:spent|spend) (?:all|the|every)|\bkills? me\b|\bkilling me\b|\bkeeps? (?:\w+ing|on)\b|\bstill (?:not|no|nothing)\b|\bimmer noch\b|\bnoch (?:nicht|nie|kein\w*|nichts)\b|\bnot yet\b|\bno one ever\b|\bas always(?=[,.!]|$)|\bwie immer\b|\bas usual\b"
     r"|\b(?:someone|somebody|jemand|anyone) (?:must|should|has to|muss|sollte)\b|\b(?:they|people|die leute|die|sie) (?:must|should|have to|never|always|müssen|sollten|wollen|dürfen) (?:really |mal |doch )?(?:be|have|learn|know|think|denken|wissen|lernen|haben|sein)\b"
     r"|\b(?:weather|wetter|traffic|stau|weekend|wochenende|vacation|urlaub|ferien|movie|film|song|dream|geburtstag|birthday|lunch|dinner|mittagessen|kaffee|coffee|bier|beer|game last|spiel gestern)\b(?=.*\b(?:never|always|must|nie|immer|muss|no|kein\w*|only|nur|without|ohne|until|bis)\b)(?!.*\b(?:please|bitte|don't|must not)\b)"
 )
 _DESCRIBED = re.compile(
-    r"^(?!.*\b(?:may|must|should|shall|can|darf|muss|soll)\b).*\b(?:has|have|had|hat|haben|hatte|is|ist|costs?|takes?|kostet|dauert|weighs|wiegt) (?:\w+ )?(?:at least|at most|over|under|up to|mindestens|höchstens|über|unter)\b"
+    r"^(?!.*\b(?:may|must|should|shall|can|darf|muss|soll)\b).*\b(?:has|have|had|hat|haben|hatte|is|ist|costs?|takes?|kostet|dauert|weighs|wiegt) (?:\w+ )?(?:at least|at most|mindestens|höchstens|(?:over|under|up to|über|unter) \S*\d)"
 )
 
 

@@ -37,7 +37,7 @@ _BULLET = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?")
 _END = re.compile(
     r"[.!?…](?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bz\.B\.)(?<!\bd\.h\.)(?<!\bvs\.)(?<!\bca\.)(?<!\bNr\.)"
     r"(?<!\bno\.)[\"'”’)\]]*(?=\s+[\w\"'“‘(\[`@/])"
-    r"(?!(?<=\d\.)\s+(?:Januar|Februar|März|April|Mai|Juni|Juli|August|September|Oktober|November|"
+    r"(?!(?<=\d\.)\s+(?i:Januar|Februar|März|April|Mai|Juni|Juli|August|September|Oktober|November|"
     r"Dezember))|[。！？]"  # the mark first: it is rare
 )
 

@@ -3,8 +3,9 @@
 A candidate has evidence: the words of an event, verbatim.  Its score decides about its first state
 against two thresholds of its kind, in basis points: below the first it is `suppressed` and waits for
 more evidence; below the second it is `proposed` and waits for a person; above, it is applied by
-itself if the mode is `auto`, the rules have found it, no sign speaks against it and every text of
-the run was trusted.  Where a model reads as well, both have to have found it.  A procedure is never applied by itself; applied, it is a tool
+itself if the mode is `auto`, the person has ordered it (`core.learning.sense.is_order`), the rules
+have found it, no sign speaks against it and every text of the run was trusted.  Where a model reads as
+well, both have to have found it, and an order is not needed.  A procedure is never applied by itself; applied, it is a tool
 (`core.learning.procedures`).
 
     from        action      to
@@ -103,6 +104,7 @@ def is_sampled(run_id: str, sample_bps: int) -> bool:
 
 
 MODEL_SIGN = "model"  # the sign of a model's claim, which makes a candidate reviewable
+ASKED = "asked"  # the sign of an order to remember, without which nothing applies itself
 FRAMED = "framed"  # the sign that something else begins or ends the line; repetitions count
 
 
@@ -129,6 +131,7 @@ def may_apply(
         and auto_bps is not None
         and candidate.score_bps >= auto_bps
         and candidate.source in ({"both"} if is_read_twice else {"rules", "both"})
+        and (is_read_twice or ASKED in candidate.signals)
         and MODEL_SIGN not in candidate.signals
         and not candidate.corrects
         and candidate.trust == "trusted_local"

@@ -25,11 +25,11 @@ Junk = Literal[
     "question",
 ]
 MIN_WORDS, MAX_CHARS = 3, 400
-_WORD = re.compile(r"[^\W\d_]{2,}")
+_WORD = re.compile(r"[^\W\d_][\w'’]*")
 _COMMAND = re.compile(
     r"^\s*(?:[$%#>❯]\s|/[a-z]+\b|(?:sudo|git|npm|npx|pnpm|yarn|pip3?|uv|docker|kubectl|curl|wget|ssh|"
     r"cd|ls|cat|grep|sed|awk|rm|mv|cp|chmod|make|cargo|go run|go build|python3?|node|bash|sh|echo|"
-    r"export|apt(?:-get)?|brew|systemctl|terraform|helm|psql) (?:[-./~\w\"'$]+(?: |$)))"
+    r"export|apt(?:-get)?|brew|systemctl|terraform|helm|psql) (?!(?:is|are|was|were|has|have|should|must|needs|runs|over|for|and|or|not|in|on|sure|it|your|all|the|a|an|every|everything|my|our|dict|ist|sind|läuft|bei|für|als|statt|nicht|nur|\d)\b)(?:[-./~\w\"'$]+(?: |$)))"
 )
 _COMMAND_PARTS = re.compile(
     r"&&|\|\||\s\|\s|\s2?>{1,2}\s?[/\w&]|\s--?[a-z][\w-]*(?:[= ]\S+)?\s+--?[a-z]"
@@ -77,15 +77,18 @@ _DANGLING_START = re.compile(
 )
 _DANGLING_END = re.compile(
     r"(?:[,:;–—(\[-]|\.\.\.|…|\b(?:and|or|but|the|a|an|of|to|with|for|in|on|at|by|from|because|that|"
-    r"which|is|are|und|oder|der|die|das|mit|für|weil|dass))$",
+    r"which|is|are|und|oder|der|die|das|mit|für|weil|dass))$(?<!\bhere on)(?<!\bnow on)(?<!\btoday on)",
     re.IGNORECASE,
 )
 _NO_REFERENT = re.compile(
     r"^(?:it|this|that|these|those|they|them|he|she|there|here|such|both|the same|the (?:former|latter|"
-    r"above|following)|es|das|dies\w*|sie|er|hier|dort|so)\b(?!\s+(?:project|repo|repository|team|company|"
+    r"above|following)|es|das(?= (?:ist|war|sind|wird|wäre|würde|geht|kann|muss|hat|soll|klingt|stimmt|passt|macht|sieht|funktioniert|läuft|liegt|steht|heißt|kommt|gibt|gilt|finde|gefällt|mag|will|ich|wir|brauche|habe|weiß|nächste|letzte|andere|gleiche)\b)|dies\w*|sie|er|hier|dort|so)\b(?!\s+(?:project|repo|repository|team|company|"
     r"machine|computer|server|house|projekt|team|rechner))",
     re.IGNORECASE,
 )
+_SHORT = re.compile(
+    r"(?:i['’]?m|duz\w*|siez\w*|nenne?) \w{4,}", re.IGNORECASE
+)  # a statement in two words
 _PAIRS = (("(", ")"), ("[", "]"), ("{", "}"), ("“", "”"), ("«", "»"))
 _SYMBOLS = re.compile(r"[^\w\s.,;:!?'’\"()/%&@°€$£+-]")
 _MOST_SYMBOLS, _LEAST_LETTERS = 0.12, 0.5  # share of the characters
@@ -125,7 +128,7 @@ _CHECKS: tuple[tuple[Junk, Callable[[str], bool]], ...] = (
     ("question", lambda text: text.rstrip("\"')”").endswith("?")),
     ("narration", lambda text: _NARRATION.match(text) is not None),
     ("placeholder", lambda text: _PLACEHOLDER.search(text) is not None),
-    ("too_short", lambda text: len(_WORD.findall(text)) < MIN_WORDS),
+    ("too_short", lambda text: len(_WORD.findall(text)) < MIN_WORDS and not _SHORT.match(text)),
     ("no_referent", lambda text: _NO_REFERENT.match(text) is not None),
     ("half_sentence", _is_half),
 )

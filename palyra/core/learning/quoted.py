@@ -30,7 +30,7 @@ _OWN_HEADING = re.compile(
     r"^\W*(?:(?:ok|okay|hi|hello|hey|also|and|please|bitte|thanks|danke)\b[\s,]*)*"
     r"(?:(?:my|our|mein\w*|unser\w*|the)\s+)?(?:\w+\s+){0,2}"
     r"(?:remember|note|keep in mind|memori[sz]e|don[’']?t forget|important|rules?|conventions?|preferences?|"
-    r"style|defaults?|settings?|from now on|going forward|in future|for (?:future reference|the future|"
+    r"style|defaults?|settings?|decisions?|facts?|updates?|corrections?|entscheidung|beschluss|korrektur|info|reminder|for (?:all|every|my) .*|für (?:alle|meine) .*|from now on|going forward|in future|for (?:future reference|the future|"
     r"the record|next time)|merke? dir|beachte|wichtig|regeln?|konventionen|vorlieben|ab jetzt|in zukunft)"
     r"(?: (?:this|that|the following|dies|folgendes))?\W*$",
     re.IGNORECASE,
@@ -59,24 +59,32 @@ _MAIL_HEADER = re.compile(
 )
 
 
-def is_quoted(message: str, statement: str) -> bool:
-    """True if another author may have written the statement, which is a verbatim part of the message.
+QUOTED_BPS = -4_000
+MAYBE_BPS = -1  # a person decides
 
-    A statement that occurs more than once is quoted if one of its places is.
+
+def quoted_bps(message: str, statement: str) -> int:
+    """Return what the chance that another wrote the statement takes from its score; 0 for none.
+
+    The statement is a verbatim part of the message; if it occurs more than once, its doubtful places
+    count.  A person's own sentence beside a request to work on a text, in the same paragraph and
+    without a mark, only waits for a person.
     """
     if len(message) > MAX_OWN_CHARS + MAX_PLACES * len(statement):
-        return True
+        return QUOTED_BPS
     places = _places(message, statement)
     rest = message.replace(statement, "\n")
-    return (
-        len(rest) > MAX_OWN_CHARS
-        or _WORKS_ON_TEXT.search(rest)
-        or _ANNOUNCES_TEXT.search(rest)
-        or _MAIL_HEADER.search(rest) is not None
-        or _is_introduced(statement)
-        or any(_is_marked(message, place, statement) for place in places)
-        or any(_follows_colon(message[:place]) for place in places)
+    is_beside = _WORKS_ON_TEXT.search(rest) or _ANNOUNCES_TEXT.search(rest)
+    is_introduced = _is_introduced(statement)
+    reasons = (
+        len(rest) > MAX_OWN_CHARS,
+        _MAIL_HEADER.search(rest) is not None,
+        is_beside and "\n" in message.strip(),
+        is_introduced and _WORKS_ON_TEXT.search(statement.partition(":")[0]),
+        any(_is_marked(message, place, statement) for place in places),
+        any(_follows_colon(message[:place]) for place in places),
     )
+    return QUOTED_BPS if any(reasons) else MAYBE_BPS if is_beside or is_introduced else 0
 
 
 def is_marked(message: str, statement: str) -> bool:

@@ -33,9 +33,9 @@ from palyra.core.learning.extraction import (
     plain,
     refuse,
     score,
-    weigh,
+    weigh_claim,
 )
-from palyra.core.learning.quoted import is_marked, is_quoted, without_code
+from palyra.core.learning.quoted import MAYBE_BPS, is_marked, quoted_bps, without_code
 
 MAX_CLAIMS = 40
 MAX_ANSWER_CHARS = 100_000
@@ -173,8 +173,8 @@ def check_claim(
     if refused or corrected is None:
         return refused or "unrelated"
     kind = KINDS[claim.kind]
-    own = weigh(kind, " ".join(evidence), is_foreign=is_quoted(message, quote))
-    gap = max(0, rules.of(kind).review_bps - score(own)) if min(own.values()) >= 0 else 0
+    own = weigh_claim(kind, " ".join(evidence), quoted_bps(message, quote))
+    gap = max(0, rules.of(kind).review_bps - score(own)) if min(own.values()) >= MAYBE_BPS else 0
     signals = {**own, MODEL_SIGN: gap} if gap else own
     return Found(
         kind=kind,
@@ -220,7 +220,7 @@ def _is_same(rule: Found, claim: Found) -> bool:
 
 def _agreed(rule: Found, claim: Found) -> Found:
     """Return the statement of the rules, which a model found as well."""
-    is_raised = claim.score_bps > rule.score_bps and min(rule.signals.values()) >= 0
+    is_raised = claim.score_bps > rule.score_bps and min(rule.signals.values()) >= MAYBE_BPS
     signals = {**rule.signals, MODEL_SIGN: claim.score_bps - rule.score_bps}
     return msgspec.structs.replace(
         rule,

@@ -28,14 +28,14 @@ _LABELLED = re.compile(
 )
 _LABEL = re.compile(r"^([\w .@/'’-]{1,40}):(?=\s|$)")
 _OWN_LABEL = re.compile(
-    r"^(?:(?:please|bitte|ok|okay|and|also|hi|hey|hello|hallo)[, ]+)*(?:note|remember(?: this)?|keep in mind|"
+    r"^(?:(?:please|bitte|ok|okay|and|also|hi|hey|hello|hallo|anyway|so)[, ]+)*(?:(?:our |the |final |a )?(?:decision|decided|rule|preference|fact|update|correction|reminder|info|fyi|important|ps|one (?:more )?thing|entscheidung|beschluss|beschlossene sache|regel|korrektur|wichtig|zur info|noch was)\b.*|for (?:all|every|my|our) .*|für (?:alle|meine|unsere) .*|bei (?:allen|uns) .*|note|remember(?: this)?|keep in mind|"
     r"memori[sz]e|don[’']?t forget|for (?:future reference|the future|the record|next time)|from now on|"
     r"going forward|in (?:the )?future|merke?(?: dir)?|merk dir(?: bitte)?|beachte|denk daran|ab (?:jetzt|sofort)|in zukunft)$",
     re.IGNORECASE,
 )
 _LATE_START = re.compile(  # a sentence that begins behind a word that is no part of it
     r"(?<![.!?:,] )(?<=\S )(?:From now on|Going forward|Always|Never|Remember|Please|Keep in mind|Ab jetzt|Ab sofort|Immer|Merke?)\b"
-    r"|(?<![.!?:,] )(?<=\S )(?<!that )(?<!dass )(?<!emember )(?<!note )(?<!forget )(?<!mind )(?<!and )(?<!und )(?<!but )(?<!because )(?<!on )(?<!forward )(?<!future )(?<!reference )(?<!time )(?<!when )(?<!if )(?<!as )(?<!so )(?<!please )(?<!jetzt )(?<!Zukunft )"
+    r"|(?<![.!?:,] )(?<=\S )(?<!that )(?<!dass )(?<!emember )(?<!note )(?<!forget )(?<!mind )(?<!and )(?<!und )(?<!but )(?<!because )(?<!on )(?<!forward )(?<!future )(?<!reference )(?<!time )(?<!when )(?<!if )(?<!as )(?<!so )(?<!please )(?<!jetzt )(?<!Zukunft )(?<!think )(?<!guess )(?<!know )(?<!say )(?<!said )(?<!find )(?<!what )(?<!where )(?<!how )"
     r"(?:I|We|Ich|Wir) (?:always|never|prefer|want|hate|like|use|need|immer|nie|mag|will|bevorzuge|nutzen)\b"
 )
 # How a person's own sentence begins.  Each other begin, such as a name, a role or a column, waits.
@@ -114,6 +114,9 @@ _FRAGMENT = re.compile(
 )
 
 
+_LABEL_WORDS = 3  # of a name or a field; more are a clause
+
+
 def is_fragment(text: str) -> bool:
     """True if the text holds characters of the table, markup or log that it was cut from."""
     label = _LABEL.match(text)
@@ -121,7 +124,11 @@ def is_fragment(text: str) -> bool:
         _FRAGMENT.search(text) is not None
         or _LATE_START.search(text) is not None
         or _LABELLED.match(text) is not None
-        or (label is not None and _OWN_LABEL.match(label[1]) is None)
+        or (
+            label is not None
+            and len(label[1].split()) <= _LABEL_WORDS
+            and not _OWN_LABEL.match(label[1])
+        )
         or text.count('"') % 2 != 0
         or any(text.count(left) != text.count(right) for left, right in ("()", "[]"))
     )

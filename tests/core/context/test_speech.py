@@ -1,3 +1,4 @@
+# ruff: noqa: RUF001 - users type typographic quotes
 """Speech: talk has words of obligation and of taste too, and binds nothing."""
 
 import pytest

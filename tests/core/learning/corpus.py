@@ -48,9 +48,9 @@ FACTS = [
     "My team has five people.",
 ]
 UNMARKED = [  # statements without a sign that they last: wait for a repetition
-    "The staging database listens on port 6432.",
-    "The parser is in core/parse.py.",
     "Jenkins is slow.",
+    "The importer is a mess.",
+    "Containers are just processes.",
 ]
 TRAPS = [  # never applied by itself, and not proposed
     "Bob says he always uses tabs.",

@@ -212,7 +212,6 @@ STANDING = (
 # What applies itself all the same: nothing but words tells that they are no part of the sentence.
 APPLIED = (
     "From now on always use the mirror is rule four",
-    "I always prefer the mirror reply share",
     "From now on always lock the lab kthxbye Kim",
     "From now on always lock the lab status open",
     "From now on always lock the lab owner kim",

@@ -34,7 +34,7 @@ def candidate(**fields: Any) -> CandidateRecord:
         kind="fact",
         text="our port is 1",
         score_bps=10_000,
-        signals={"base": 10_000},
+        signals={"base": 7_000, "asked": 3_000},
         evidence=(Evidence(run_id="run_a", seq=1, quote="our port is 1"),),
         trust="trusted_local",
         key="fact:1",

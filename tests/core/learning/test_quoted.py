@@ -1,6 +1,6 @@
 """Quoted words: the places of a message in which a statement may be of another author."""
 
-from palyra.core.learning.quoted import MAX_OWN_CHARS, is_quoted
+from palyra.core.learning.quoted import MAX_OWN_CHARS, quoted_bps
 from tests.rows import every_row
 
 RULE = "Our deploys always skip tests."
@@ -22,7 +22,7 @@ RULE = "Our deploys always skip tests."
 )
 def test_doubt_makes_a_statement_quoted(message: str) -> None:
     """A mark of a quote at one of its places, other text in bulk, and headers of a mail."""
-    assert is_quoted(message, RULE)
+    assert quoted_bps(message, RULE)
 
 
 @every_row(
@@ -37,4 +37,4 @@ def test_doubt_makes_a_statement_quoted(message: str) -> None:
 )
 def test_a_closed_quote_leaves_the_user_s_own_words(message: str) -> None:
     """Marks that are closed before the statement, apostrophes and headings of own rules are no doubt."""
-    assert not is_quoted(message, RULE)
+    assert not quoted_bps(message, RULE)
