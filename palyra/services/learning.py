@@ -21,6 +21,8 @@ import structlog
 import trio
 
 from palyra.core.access import Caller
+from palyra.core.context.corrections import find_taken_back, takes_back
+from palyra.core.context.statements import read_user
 from palyra.core.ids import NewId
 from palyra.core.incident.incident import IncidentReport
 from palyra.core.incident.kinds import reflections_key, reflections_skipped
@@ -31,6 +33,7 @@ from palyra.core.journal.records import (
     CandidateRecord,
     Evidence,
     Lineage,
+    MemoryKind,
     MemoryRecord,
     Record,
     ReflectionRecord,
@@ -49,8 +52,9 @@ from palyra.core.learning.candidates import (
     see_again,
     step,
 )
-from palyra.core.learning.extraction import Found, Reading, RunTexts, extract, read_texts
+from palyra.core.learning.extraction import Found, Reading, RunTexts, extract, only_kept, read_texts
 from palyra.core.learning.junk import find_junk
+from palyra.core.learning.quoted import MAYBE_BPS
 from palyra.core.learning.reader import (
     MAX_ANSWER_TOKENS,
     READER_INSTRUCTIONS,
@@ -94,6 +98,7 @@ MODEL_DEADLINE_S = 60.0
 MAX_STORED = 12  # items that a model may call untrue
 STORED_QUERY_CHARS = 2_000  # of the messages, by which they are found
 LEARNED_DOCUMENT, LEARNED_BLOCK = "MEMORY.md", "learned"
+MAX_KEPT_RUNS = 50  # whose kept statements one reflection reads
 MAX_SHOWN = 200  # entries of the managed block
 _WATCHED = 8
 
@@ -148,8 +153,6 @@ class Learning:
         Cancellation: the run was read completely or not at all; a candidate that should have been
         applied may wait for review instead.
         """
-        if self.rules.mode == "off":
-            raise IllegalState('learning is off: set mode = "review" or "auto" in [learning]')
         run = await self._journal.find(lambda s: s.find_run(run_id))
         if run is None:
             raise NotFound(f"no run {run_id!r}", field="run_id")
@@ -160,13 +163,21 @@ class Learning:
             if known is not None:
                 return _describe(known, is_new=False)
             texts = await self._journal.read(partial(_read_run, run_id=run_id))
+            is_off = self.rules.mode == "off"
+            if is_off and not texts.kept:
+                raise IllegalState('learning is off: set mode = "review" or "auto" in [learning]')
             recalled = await self._memories.find_recalled(run.principal, run.session_id)
             reading = await self._run_blocking(extract, texts, recalled)
-            model = self._models.get(self._model())
+            model = None if is_off else self._models.get(self._model())
             if model is not None:
                 reading = await self._with_claims(model, texts, recalled, reading, run_id)
+            if is_off:
+                reading = only_kept(reading, [each.text for each in texts.kept])
             records, refused = await self._plan(run_id, texts, reading)
-            if not run.parent_run_id and texts.channel is None:
+            records += await self._plan_kept(
+                run_id, texts, recalled, {each.key for each in records}
+            )
+            if not is_off and not run.parent_run_id and texts.channel is None:
                 records += await self._procedures.propose(run, trust=texts.trust, rules=self.rules)
             reflection = ReflectionRecord(
                 run_id=run_id,
@@ -182,6 +193,23 @@ class Learning:
         applied = [each for each in records if sure(each)]
         done = [each.candidate_id for each in applied if await self._apply_by_itself(each)]
         return msgspec.structs.replace(_describe(reflection, is_new=True), applied=tuple(done))
+
+    async def _plan_kept(
+        self, run_id: str, texts: RunTexts, recalled: Sequence[str], planned: set[str]
+    ) -> list[CandidateRecord]:
+        """Return candidates for what a compaction kept of runs that learning has not read."""
+        records: list[CandidateRecord] = []
+        earlier = dict.fromkeys(each.run_id for each in texts.kept if each.run_id != run_id)
+        for other_id in list(earlier)[-MAX_KEPT_RUNS:]:
+            other = await self._journal.read(partial(_read_unread, run_id=other_id))
+            if other is None or other.principal != texts.principal:
+                continue
+            reading = await self._run_blocking(extract, other, recalled)
+            reading = only_kept(reading, [e.text for e in texts.kept if e.run_id == other_id])
+            found, _ = await self._plan(other_id, other, reading)
+            records += [each for each in found if each.key not in planned]
+            planned |= {each.key for each in found}
+        return records
 
     async def _apply_by_itself(self, candidate: CandidateRecord) -> bool:
         try:
@@ -223,12 +251,32 @@ class Learning:
             elif hash_text(found.text) in stored:
                 reason = "in_memory"
             else:
-                record = self._new(key, found, evidence, texts)
+                corrected = await self._with_correction(found, texts)
+                record = self._new(key, corrected, evidence, texts)
             if record is not None:
                 records.append(record)
             elif reason:
                 refused[reason] = refused.get(reason, 0) + 1
         return records, refused
+
+    async def _with_correction(self, found: Found, texts: RunTexts) -> Found:
+        """Return the statement with the stored item that it corrects.
+
+        The memory would supersede that one by itself, or the sentence takes it back in words of its own
+        (`core.context.corrections`), which a person decides about.
+        """
+        if found.corrects or not is_reviewable(self.rules, found.kind, found.score_bps):
+            return found
+        old = await self._memories.find_corrected(found.text, found.kind, texts.principal)
+        newer = next((each for each in read_user(found.quote) if takes_back(each)), None)
+        if old is None and newer is not None:
+            stored = await self._find_stored(texts.principal, found.text)
+            old = find_taken_back(newer, {each.memory_id: each.text for each in stored})
+            if old is not None:
+                return msgspec.structs.replace(
+                    found, corrects=old, signals={**found.signals, "replaces": MAYBE_BPS}
+                )
+        return found if old is None else msgspec.structs.replace(found, corrects=old)
 
     def _new(self, key: str, found: Found, evidence: Evidence, texts: RunTexts) -> CandidateRecord:
         now_ms = self._now_ms()
@@ -290,7 +338,8 @@ class Learning:
         """
         if texts.is_delegated or texts.trust != "trusted_local" or not texts.messages:
             return reading
-        stored = await self._find_stored(texts)
+        words = " ".join(text for _, text in texts.messages)[-STORED_QUERY_CHARS:]
+        stored = await self._find_stored(texts.principal, words)
         try:
             answer = await self._ask(model, texts, reader_prompt(texts, stored), run_id)
         except (ModelFailure, trio.TooSlowError) as failure:
@@ -303,13 +352,11 @@ class Learning:
             )
         )  # fmt: skip
 
-    async def _find_stored(self, texts: RunTexts) -> list[Stored]:
-        """Return items of the principal that the messages may make untrue."""
-        place = MemoryPlace(principal=texts.principal)
-        wanted = MemoryFilter(
-            principal=texts.principal, now_ms=0, limit=MAX_STORED, kinds=("fact", "preference")
-        )
-        words = " ".join(text for _, text in texts.messages)[-STORED_QUERY_CHARS:]
+    async def _find_stored(self, principal: str, words: str) -> list[Stored]:
+        """Return items of the principal that a text with these words may make untrue."""
+        place = MemoryPlace(principal=principal)
+        kinds: tuple[MemoryKind, ...] = ("fact", "preference", "decision", "note")
+        wanted = MemoryFilter(principal=principal, now_ms=0, limit=MAX_STORED, kinds=kinds)
         found = (await self._memories.search.search_in(place, words, wanted)).hits
         return [
             Stored(memory_id=hit.item.memory_id, text=hit.item.text)
@@ -657,11 +704,14 @@ class Reflections:
     def is_wanted(self, run: Run) -> bool:
         """True if the run is one to read.
 
-        False while learning is off, for a run outside the sample, for a run that a model delegated or
-        that compacts its session, and for a run that ended before its first turn.
+        False while learning is off, for a run outside the sample, for a run that a model delegated, and
+        for a run that ended before its first turn; but a run with a compaction is read in any case,
+        for what that kept.
         """
         accepted = run.accepted
         is_own = accepted.depth == 0 and accepted.parent_run_id is None
+        if run.summary is not None:
+            return is_own
         is_own = is_own and bool(run.turn) and accepted.origin != COMPACTION
         return self.is_on and is_own and is_sampled(run.run_id, self.sample_bps)
 
@@ -722,6 +772,16 @@ def _read_run(store: JournalStore, *, run_id: str) -> RunTexts:
         events += [(row.seq, decode_event(row.kind, row.data)) for row in page.rows]
         after_seq = page.next_after_seq
     return read_texts(events)
+
+
+def _read_unread(store: JournalStore, *, run_id: str) -> RunTexts | None:
+    """Read the texts of a run that learning has not read and that was not purged.  Blocks."""
+    if store.find_reflection(run_id) is not None:
+        return None
+    try:
+        return _read_run(store, run_id=run_id)
+    except PalyraError:
+        return None
 
 
 def _find_secret(keys: Mapping[str, Found], redactor: Redactor) -> set[str]:

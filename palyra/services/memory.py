@@ -31,6 +31,7 @@ from palyra.core.journal.idempotency import IdempotencyKey, receipt_for
 from palyra.core.journal.records import (
     FROM_THE_START,
     MemoryAction,
+    MemoryKind,
     MemoryRecord,
     MemoryReindex,
     MemoryRemoval,
@@ -241,6 +242,21 @@ class Memories:
             about = await records(result, revision)
             await self._commit(principal, [*changed, *about], result, None)
             return result
+
+    async def find_corrected(self, text: str, kind: MemoryKind, principal: str) -> str | None:
+        """Return the id of the stored item that a statement of that kind would correct; None for none.
+
+        Notes and decisions are compared as well, since people add facts as such.
+        Raises InvalidParams for a text that cannot be stored.  Cancellation: nothing happened.
+        """
+        kinds: tuple[MemoryKind, ...] = (kind, "note", "decision")
+        for each in kinds:
+            draft = MemoryDraft(text=text, kind=each)
+            (new,) = await self._make([draft], principal, principal)
+            found = await self._resolve(draft, new)
+            if found.relation == "correction" and found.old is not None:
+                return found.old.memory_id
+        return None
 
     async def unlearn(
         self,

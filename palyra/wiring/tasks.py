@@ -65,11 +65,10 @@ def build_handlers(
         "memory_rebuild": MemoryRebuild(memories, indexes or ()),
         "cleanup": Cleanup(maintain),
         "maintenance": Maintenance(services.journal),
+        "reflection": Reflection(learning),
     }
     if embed is not None:
         handlers["embed"] = embed
-    if learning.rules.mode != "off":
-        handlers["reflection"] = Reflection(learning)
     return handlers
 
 
@@ -132,6 +131,5 @@ def build_tasks(  # noqa: PLR0913 - all by name
     gateway.admission.on_resumed = tasks.notify
     tasks.stopped = background.stop
     services.reflections.notify = tasks.notify
-    if services.reflections.is_on:
-        queue.note_own = partial(_note_own, services, host)
+    queue.note_own = partial(_note_own, services, host)
     return TaskParts(tasks, schedules, background, config.retention.daily)

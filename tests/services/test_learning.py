@@ -9,6 +9,8 @@ import pytest
 from palyra.core.journal.changes import CandidateFilter, MemoryPlace
 from palyra.core.learning import reader
 from palyra.core.memory.items import RecallUse
+from palyra.core.model.summary import Entry, Summary, SummaryLedger
+from palyra.core.tape.events import CompactionApplied, MessageReceived
 from palyra.errors import Conflict, Forbidden, IllegalState, InvalidParams, NotFound
 from palyra.services import learning
 from tests.services.learning_kit import LearningKit, Liar
@@ -406,3 +408,68 @@ async def test_an_application_reads_no_other_one(
     done = await kit.learning("auto").reflect(kit.say(TABS))
     assert 1 == len(done.applied)
     assert all(0 < limit <= learning.MAX_SHOWN for limit in limits)
+
+
+def compacted(*entries: Entry) -> CompactionApplied:
+    """A compaction that keeps these statements."""
+    summary = Summary(
+        ledger=SummaryLedger(entries=entries),
+        narrative="",
+        covers=(),
+        before_tokens=9,
+        after_tokens=3,
+    )
+    return CompactionApplied(
+        compaction_id="cmp_1", algorithm="session_window_v1", trigger="auto", summary=summary,
+        input_tokens=9,
+    )  # fmt: skip
+
+
+UV = "Decision: we use uv because pip is slow."
+LEDGER = "Keep the ledger in euros from now on."
+
+
+async def test_what_a_compaction_keeps_becomes_a_candidate(kit: LearningKit) -> None:
+    """Also of earlier runs that learning has not read, with their words as evidence, and if it is off."""
+    before = kit.say(UV, "I like this answer. It rains in Graz today.")
+    by_tool = Entry("fact", "The port is 1.", before, 1, "tool", trust="external_untrusted")
+    kept = (
+        Entry("decision", UV, before, 0),
+        Entry("fact", "It rains in Graz today.", before, 0),
+        by_tool,
+    )
+    events = [MessageReceived(text=LEDGER), MessageReceived(text="Our cat is called Mia.")]
+    own = kit.record([*events, compacted(*kept, Entry("constraint", LEDGER, "run_2", 0))])
+    done = await kit.learning("off").reflect(own)
+    found = {each.text: each for each in await kit.candidates()}
+    assert {UV, "Keep the ledger in euros."} == found.keys()
+    assert {"proposed"} == {each.state for each in found.values()}
+    assert (before, 1, UV) == (
+        found[UV].evidence[0].run_id, found[UV].evidence[0].seq, found[UV].evidence[0].quote
+    )  # fmt: skip
+    assert () == done.applied
+    with pytest.raises(IllegalState, match="learning is off"):
+        await kit.learning("off").reflect(kit.say("Our dog is called Rex."))
+
+
+async def test_an_order_that_a_compaction_keeps_is_applied(kit: LearningKit) -> None:
+    """In mode auto it is an item, and an entry of the managed block; a decision waits."""
+    own = kit.record([MessageReceived(text=LEDGER), MessageReceived(text=UV),
+                      compacted(Entry("constraint", LEDGER, "run_1", 0), Entry("decision", UV, "run_1", 1))])  # fmt: skip
+    done = await kit.learning("auto").reflect(own)
+    assert 1 == len(done.applied)
+    assert ["Keep the ledger in euros."] == list(kit.papers.entries.values())
+    assert {UV} == {each.text for each in await kit.candidates(states=("proposed",))}
+
+
+async def test_a_correction_names_what_it_corrects(kit: LearningKit) -> None:
+    """The stored item, whatever its kind; accepted, it takes its place."""
+    old = await kit.add("The staging database is db-stage-1.internal.", kind="note")
+    learning = kit.learning()
+    text = "Actually, the staging database moved: it is db-stage-2.internal, no longer db-stage-1."
+    (one,) = (await learning.reflect(kit.say(text))).candidate_ids
+    assert (old, "proposed") == ((await learning.get(ANN, one)).corrects, "proposed")
+    await learning.accept(ANN, one)
+    item = kit.store.find_memory(old)
+    assert item is not None
+    assert item.superseded_by is not None

@@ -283,8 +283,9 @@ class _RunActor:
     async def settle(self) -> None:
         """Wait for the terminal event to commit, then notify clients of aborted questions."""
         await self.ticket.wait()
-        if self.services.reflections.is_on:
-            self.services.reflections.notify()
+        reflections = self.services.reflections
+        if reflections.is_on or self.handle.run.summary is not None:
+            reflections.notify()
         self.handle.advance("end_committed")
         self.notify_aborted(self.aborted)
 
@@ -372,7 +373,7 @@ class _RunActor:
                 elif isinstance(found, UsageRecord):
                     self.services.budgets.settle(self.handle, found)
         reflections = self.services.reflections
-        if reflections.is_on and step.run.is_terminal and reflections.is_wanted(step.run):
+        if step.run.is_terminal and reflections.is_wanted(step.run):
             task = reflections.task_for(step.run, step.now_ms)
             incidents = self.services.incidents
             records.append(task or incidents.report(reflections.report_skipped(step.run)))

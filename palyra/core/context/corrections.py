@@ -8,7 +8,7 @@ its rarest words, so a long session of corrections is read in linear time.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
 
 import msgspec
@@ -167,6 +167,14 @@ _VERBS = frozenset(
 def takes_back(newer: Statement) -> bool:
     """True if the sentence changes something that was said, and does not only add to it."""
     return newer.corrects and not _ADDS.search(newer.text)
+
+
+def find_taken_back(newer: Statement, earlier: Mapping[str, str]) -> str | None:
+    """Return the key of the earlier statement that `newer` most likely makes invalid; None for none."""
+    keys, texts = list(earlier), list(earlier.values())
+    replaced = find_replaced(newer, texts)
+    place = replaced[0] if replaced else find_corrected(newer, [("fact", each) for each in texts])
+    return None if place is None else keys[place]
 
 
 def names_more(old: str, newer: str) -> bool:

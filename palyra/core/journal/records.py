@@ -744,7 +744,7 @@ class CandidateRecord(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     memory_revision: int | None = None  # of that item, after the last change of the candidate
     revision_before: int | None = None  # of that item, before it was applied; 0: it was added
     superseded_id: str | None = None  # the item, or the procedure, that this one corrected
-    corrects: str = ""  # id of the item that it is to supersede, by a model's claim
+    corrects: str = ""  # id of the item that it is to supersede
     procedure: Procedure | None = None  # of that kind
     revision: int = 1
     created_ms: int

@@ -133,7 +133,7 @@ def may_apply(
         and candidate.source in ({"both"} if is_read_twice else {"rules", "both"})
         and (is_read_twice or ASKED in candidate.signals)
         and MODEL_SIGN not in candidate.signals
-        and not candidate.corrects
+        and not (candidate.corrects and candidate.source != "rules")
         and candidate.trust == "trusted_local"
         and not has_doubt(candidate.signals)
         and FRAMED not in candidate.signals

@@ -22,6 +22,7 @@ refused with a reason (`junk`), or scored by signs that are words of the stateme
     quoted       another author may have written it (`core.learning.quoted`)
     pasted       it is no paragraph of its own, or its message has a structure (`core.learning.structure`)
     framed       it begins or ends as no sentence of a person's does (`core.learning.structure`)
+    replaces     it takes back a stored item in words of its own
     hidden       it has characters that are invisible or imitate others (`core.text.visible`)
 
 What the sentence says that lasts is its sense; a sentence without one is no statement.  A sentence
@@ -47,6 +48,7 @@ from palyra.core.learning.sense import Sense, find_sense, is_concrete, is_order,
 from palyra.core.learning.structure import is_alone, is_fragment, is_framed
 from palyra.core.memory.duplicates import is_recalled
 from palyra.core.tape.events import (
+    CompactionApplied,
     ContextGathered,
     ConversationInherited,
     Event,
@@ -132,6 +134,13 @@ _CONTRAST = re.compile(r",?\s+(?:but|aber)\s+")
 _MIN_CLAUSE_WORDS = 3
 
 
+class KeptStatement(NamedTuple):
+    """A statement of the user that a compaction keeps, and the run in which it was made."""
+
+    run_id: str
+    text: str
+
+
 class RunTexts(msgspec.Struct, frozen=True, kw_only=True):
     """The texts of a run that are read for learning."""
 
@@ -142,6 +151,7 @@ class RunTexts(msgspec.Struct, frozen=True, kw_only=True):
     is_delegated: bool = False  # its message was written by a model
     channel: str | None = None
     is_confined: bool = False  # to the conversation of a channel
+    kept: tuple[KeptStatement, ...] = ()  # what its compactions kept for the session
 
 
 class Found(msgspec.Struct, frozen=True, kw_only=True):
@@ -154,7 +164,7 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     score_bps: int
     signals: dict[str, int]
     source: CandidateSource = "rules"
-    corrects: str = ""  # id of the stored item that it makes untrue, by a model's claim
+    corrects: str = ""  # id of the stored item that it makes untrue
 
 
 class Reading(msgspec.Struct, frozen=True, kw_only=True):
@@ -174,6 +184,7 @@ def read_texts(events: Iterable[tuple[int, Event]]) -> RunTexts:
     channel: str | None = None
     messages: list[tuple[int, str]] = []
     is_tainted = is_delegated = is_confined = False
+    kept: tuple[KeptStatement, ...] = ()
     for seq, event in events:
         match event:
             case RunAccepted():
@@ -183,6 +194,9 @@ def read_texts(events: Iterable[tuple[int, Event]]) -> RunTexts:
                 is_delegated = event.depth > 0 or event.parent_run_id is not None
             case MessageReceived() | SteerReceived():
                 messages.append((seq, event.text))
+            case CompactionApplied():
+                own = (each for each in event.summary.ledger.facts if each.by == "user")
+                kept = tuple(KeptStatement(each.run_id, each.text) for each in own)
             case RunStarted() | ConversationInherited():
                 is_tainted |= event.is_tainted
             case ToolDecided():
@@ -203,7 +217,19 @@ def read_texts(events: Iterable[tuple[int, Event]]) -> RunTexts:
         is_delegated=is_delegated,
         channel=channel,
         is_confined=is_confined,
+        kept=kept,
     )
+
+
+def only_kept(reading: Reading, texts: Iterable[str]) -> Reading:
+    """Return of a reading what a compaction kept as well: both read a statement by the same rules."""
+    known = tuple(texts)
+    found = tuple(
+        each
+        for each in reading.found
+        if any(each.quote in text or text in each.quote for text in known)
+    )
+    return msgspec.structs.replace(reading, found=found)
 
 
 def extract(texts: RunTexts, recalled: Sequence[str]) -> Reading:

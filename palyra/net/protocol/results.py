@@ -590,7 +590,7 @@ class LearningCandidate(Result, frozen=True, kw_only=True):
     source: Annotated[str, known(CandidateSource)]
     state: Annotated[str, known(CandidateState)]
     memory_id: str | None = None
-    corrects: str = ""  # id of the item that it is to supersede, by a model's claim
+    corrects: str = ""  # id of the item that it is to supersede
     procedure: Procedure | None = None  # of that kind
     revision: int
     created_ms: int
