@@ -247,12 +247,14 @@ class Memories:
         """Return the id of the stored item that a statement of that kind would correct; None for none.
 
         Notes and decisions are compared as well, since people add facts as such.
-        Raises InvalidParams for a text that cannot be stored.  Cancellation: nothing happened.
+        Cancellation: nothing happened.
         """
         kinds: tuple[MemoryKind, ...] = (kind, "note", "decision")
         for each in kinds:
             draft = MemoryDraft(text=text, kind=each)
-            (new,) = await self._make([draft], principal, principal)
+            new = make_item(
+                draft, memory_id="", principal=principal, by=principal, now_ms=self.now_ms()
+            )
             found = await self._resolve(draft, new)
             if found.relation == "correction" and found.old is not None:
                 return found.old.memory_id

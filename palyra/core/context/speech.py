@@ -119,7 +119,7 @@ _LEAD = re.compile(
     r"(?:nur )?damit du(?:'s| es)? weißt|noch (?:was|etwas|eins|eine sache)|und|aber|naja|na ja|ja|nee|nein|no(?=,)|yes|yeah|yep|nope|right(?=,)|genau|gut(?=[,. ])|"
     r"danke|thanks|thank you|please|bitte|actually|eigentlich(?=,)|übrigens|wichtig|important|correction|korrektur|update|sorry|wait|hang on|"
     r"hm+|erm|uh|um|look(?=,)|listen(?=,)|frankly|honestly|to be honest|ehrlich gesagt|reminder|regel|rule|fact|preference|decision|entscheidung|"
-    r"in case (?:it matters|you wonder\w*)|falls (?:es )?(?:relevant|wichtig)(?: ist)?|merke? dir(?: bitte)?|denke? (?:daran|dran)|vergiss nicht|"
+    r"turns out|good news|news|behalte?(?: bitte)?(?: es)?(?: im kopf)?|mach\w* dir (?:bitte )?(?:eine? )?notiz|notiere?(?: dir)?(?: bitte)?|in case (?:it matters|you wonder\w*)|falls (?:es )?(?:relevant|wichtig)(?: ist)?|merke? dir(?: bitte)?|denke? (?:daran|dran)|vergiss nicht|"
     r"remember(?: this| that)?|keep in mind(?: that)?|bear in mind(?: that)?|don't forget(?: that)?|memori[sz]e(?: that)?|note that|beachte)"
     r"(?![\w'])[\s,:;.!–—-]*(?:(?:dass|that|:)\s+)?)+"
 )
@@ -174,7 +174,7 @@ _NAMED = re.compile(
 _SUPPOSED = re.compile(
     r"^(?:suppose|supposing|imagine|what if|let's (?:say|assume|pretend)|say (?:that )?(?:i|we)\b|assume (?:that )?(?:i|we|you)\b|assuming i|pretend (?:that )?(?:i|we|you|to)\b|hypothetically|in theory|"
     r"angenommen|nehmen wir an|stell dir vor|mal angenommen|was wäre|gesetzt den fall|theoretisch|tu so,? als (?:ob |wärst |wär\w* |würd\w* )?(?:ich|du|wir)|act as|you are (?:a|an|now)\b|du bist (?:ein|jetzt))\b"
-    r"|^(?:if|when) (?:i|we|he|she|they|you|it|only|\w+) (?:\w+ )?(?:were|was|had|could|lived|did|knew|won|went|got)\b|\bif only\b|\bi wish\b|\bi (?:could|might|may) (?!not\b)|\bone day\b|\bsomeday\b|\bwho knows\b|\bwe'll see\b"
+    r"|^(?:if|when) (?:i|we|he|she|they|you|it|only|\w+) (?:\w+ )?(?:\w{3,}ed|were|was|had|could|lived|did|knew|won|went|got)\b|\bif only\b|\bi wish\b|\bi (?:could|might|may) (?!not\b)|\bone day\b|\bsomeday\b|\bwho knows\b|\bwe'll see\b"
     r"|\b(?:i|we)(?:'d| would) (?!rather|like|prefer|love|appreciate|really (?:like|prefer|appreciate)|sooner|never want|want you|be (?:grateful|happy|glad|nice|great))\w+"
     r"|\b(?:might|perhaps)\b|^maybe\b|\bmaybe (?:we|i|you)\b|\bich wünschte\b|\bvielleicht\b|\beventuell\b|\birgendwann\b|\bwer weiß\b|\bmal sehen\b"
     r"|(?<!liebsten )\b(?:hätte|hätten|wäre|wären|würde|würden|könnte|könnten)\b(?! (?:super|gut|schön|nett|toll|klasse|prima|mir)\b.* wenn (?:du|ihr|sie)\b)(?! (?:ich |wir )?(?:gern\w*|lieber|am liebsten|bevorzugen))(?!.*\b(?:gern|gerne|lieber|bevorzugen)\b)"
@@ -188,7 +188,7 @@ _PAST_EN = (
 )
 # Changes in the past tense, whose result holds from then on.
 CHANGES = (
-    r"(?:moved|switched|changed|renamed|replaced|migrated|quit|stopped|started|joined|retired|married|got (?:married|divorced|engaged|a new)|divorced|adopted|"
+    r"(?:moved|swapped|traded|switched|changed|renamed|replaced|migrated|quit|stopped|started|joined|retired|married|got (?:married|divorced|engaged|a new)|divorced|adopted|"
     r"decided|agreed|settled|chose|chosen|picked|opted|dropped|adopted|became|turned (?:\d|vegan|vegetarian)|was born|were born|born|grew up|closed (?:the|our)|hired|"
     r"gezogen|umgezogen|gewechselt|umgestiegen|umgestellt|geheiratet|aufgehört|angefangen|umbenannt|entschieden|beschlossen\w*|geeinigt|abgemacht|vereinbart|"
     r"festgelegt|ausgemacht|verabredet|gekündigt|verschoben|verlegt|geändert|ersetzt|abgeschafft|eingestellt|geboren|geworden)"
@@ -198,15 +198,15 @@ _NO_FINITE = (
     r"(?!(?:is|are|am|be|has|have|must|should|will|shall|can|may|need|needs|to|gets?|never|only)\b)"
 )
 _PAST = re.compile(
-    rf"^(?:i|we|you|he|she|they|it|nobody|everyone|everybody|only \w+ \w+|this|that|(?:my|our|the|his|her|old|a|an) (?:{_NO_FINITE}[\w'-]+ ){{1,4}}?)(?:'ve| have| has| just| also| really| always| never| only| once| even| often| still| all)* ?\b{_PAST_EN}\b(?!['-])"
-    r"|^(?:(?:at|in|on|during|back) [^,]{3,40},? )(?:i|we|nobody|everyone|everybody|you|they|it) (?:\w+ )?(?:was|were|had|did|used|got)\b"
+    rf"^(?!(?:i|we)(?:'ve| have) (?:got|been \w+ing .*\b(?:since|for (?:\d|years|many)))\b)(?:i|we|you|he|she|they|it|nobody|everyone|everybody|only \w+ \w+|this|that|(?:my|our|the|his|her|old|a|an) (?:{_NO_FINITE}[\w'-]+ ){{1,4}}?)(?:'ve| have| has| just| also| really| always| never| only| once| even| often| still| all)* ?\b{_PAST_EN}\b(?!['-])"
+    rf"|^(?:at|in|on|during|back) [^,]{{3,30}}?,? (?:i|we|nobody|everyone|everybody|you|they|it) (?:always |never |only |just |all |still )?{_PAST_EN}\b|, (?:i|we|they|he|she) {_PAST_EN}\b(?! (?:a|the) rule)"
     r"|\b(?:used to|back then|in the past|as a (?:kid|child|student)|when i was|back in|in (?:his|her|my|our) (?:previous|old|last|former) |at my (?:old|last|previous)|"
     r"my (?:old|ex|former|previous)[ -](?:boss|job|team|company|colleague\w*|teacher|flat|house)|i'd never|you should(?:'ve| have)|should have|years ago|"
     r"früher|damals|seinerzeit|ehemals|als kind|als ich (?:klein|jung|kind|noch)|war mal|waren mal|mein\w* (?:alte|ex|frühere|damalige)\w*[ -]?(?:chef\w*|firma|job|team|kolleg\w*|lehrer\w*))\b"
     r"|\b(?:ich|wir|er|sie|es|man|das|der|die)\b (?:\w+ ){0,4}?(?:war|waren|hatte|hatten|wollte|wollten|musste|mussten|konnte|konnten|durfte|durften|sollten|dachte|dachten|wusste|kam|ging|gab's|wurde|wurden)\b"
     r"|\b(?:war|waren|hatte|hatten|musste|mussten|wollte|gab(?:'s| es)) (?:ich|wir|er|sie|es|man|mir|uns|bei)\b|\bgab's\b"
     r"|\b(?:habe?|haben|hat|bin|sind|ist|been|bist)\b(?: \S+){1,12}? (?!geht|geben|gern|gerne|gehören|gegen|genau|gerade|geöffnet|geschlossen|genug|gemeinsam|gestaltet|getrennt|geplant|gelegen|gesperrt|gemeint|geheim|gerät\w*|gespeichert|gehostet|verloren)(?:\w{0,4}ge[a-zäöüß]{2,}(?:t|en)|ver[a-zäöüß]{3,}(?:t|en)|be[a-zäöüß]{4,}t|er[a-zäöüß]{4,}t|\w+iert)[.! ]*$"
-    r"|\b(?:have|has|'ve) (?:always |never |just |already |been |not |only )*(?:been|wondered|thought|seen|heard|understood|known|had|done|tried|made|got|found|noticed|forgotten)\b"
+    r"|^(?!(?:i|we)(?:'ve| have) (?:got|been \w+ing .*\b(?:since|for (?:\d|years|many)))\b).*\b(?:have|has|'ve) (?:always |never |just |already |been |not |only )*(?:been|wondered|thought|seen|heard|understood|known|had|done|tried|made|got|found|noticed|forgotten)\b"
 )
 _PASSING = re.compile(
     r"\b(?:today|tonight|tomorrow|yesterday|right now|just now|at the moment|currently|for now|for the moment|(?:just |only )?(?:this|that) (?:time|once|one|file|task|function|case|run|message|question|"
@@ -216,7 +216,7 @@ _PASSING = re.compile(
     r"|\bfor this \w+(?: \w+)? only\b|\bonly for this\b|\bmorgen (?:früh|abend|mittag|ist|habe|haben|muss|kommt)\b"
 )
 _IDLE = re.compile(
-    r"^(?:never mind|nevermind|no (?:idea|worries|problem|rush|way|wonder|need|clue|hurry|thanks|doubt|luck|thank you)\b|nothing (?:works|helps|new|happen\w*|better|to|like)|"
+    r"^(?:never mind|nevermind|no (?:idea|worries|problem|rush|way|wonder|need(?! to (?:explain|add|use|write|ask|repeat|translate|include|mention|cite|say|put))|clue|hurry|thanks|doubt|luck|thank you)\b|nothing (?:works|helps|new|happen\w*|better|to|like)|"
     r"don't (?:worry|mention it|panic|bother|be|get me wrong)|always (?:the|a|an|my|his|her|something|nice|good|fun|wanted|wondered|thought|knew|loved|happy|glad|in|on|at|these|those|this|that|been|when|so|happens|someone)\b|"
     r"never (?:in|a|the|had|saw|heard|seen|thought|been|got|knew|understood|say|again|ever|gets?|got|too|really|mind|found|worked|went|would|could|did|was|is|he|she|they|have i|did i)\b|not bad|only (?:\w+ ){1,4}(?:failed|passed|left|more)|must be|must have|that(?:'s| is| was)\b(?! final| fixed)|it(?:'s| is| was| should| must| will)\b(?! (?:not )?(?:imperative|essential|important|crucial|vital|mandatory|necessary|forbidden|allowed|required|called|named|settled|decided|be|stay|remain|have to|has to|keep|run|work|compile))|"
     r"(?:that|it|this) (?:should|must|shouldn't|can't|might|could) |immer (?:das|der|die|das gleiche|dasselbe|dieselbe\w*|dies\w*|noch|wieder|wenn ich|ich|mehr|so|schön|gut|muss|ist|hat|kommt)\b|"
@@ -224,7 +224,7 @@ _IDLE = re.compile(
     r"kein(?:e)? (?:ahnung|problem|thema|plan|stress|ding|sorge|wunder|bock|lust|zeit|eile)\b|nur noch (?:\w+ )?(?:stunde\w*|tage?|minute\w*|woche\w*)|das (?:habe ich|hab ich|ist|war|geht|kann|muss|soll|sollte|wird|hat|klingt|stimmt|passt)\b|"
     r"niemand hat|so langsam|passt schon|alles (?:gut|klar)|schon gut|wenn ich (?:nur|mal|reich)|oh (?:no|man|nein)|you should(?: have)? (?:see|hear|know)|long (?:day|week)|if it works|can't complain|i don't (?:mind|know|care)\b|don't (?:know|you|tell me|ask me (?:why|how)|forget to (?:breathe|eat|smile))|there (?:must|should|has to) be\b|das darf doch|da muss (?:ich|man)\b|es muss doch|muss (?:los|weg|jetzt|gleich)|immer (?:mit der ruhe|langsam|locker)|rules are|you can't (?:please|win|have)|i wonder\b|without (?:you|coffee|him|her) |ohne (?:dich|witz|scheiß|mist|kaffee|worte)\b|keine (?:sorge|angst)|need (?:coffee|a break|more sleep|sleep)|nothing (?:to see|much|else|special)|not (?:that i know|really|sure|yet|much)|nur (?:gut|so|mal so)\b|haven't (?:had|got|seen)|(?:no one|nobody|no-one|keiner|niemand|kein mensch)(?! (?:may|must|can|should|is (?:allowed|to)|but|except|outside|touches|edits|changes|pushes|merges|deploys|gets|sees|signs|sends|else|darf|soll|kann|fasst|ändert|bekommt|kriegt|schickt|außer|ohne)\b) |(?:if|wenn) (?:das|it|this|that) (?:klappt|works|goes)|(?:wenn|if) (?:du|you) (?:willst|magst|want|like)\b(?! me to)|bevor ich(?:'s| es)? (?:das )?vergesse|before i forget|immerhin|it (?:never|always) |that rule\b|die regel kenne|we should (?:grab|meet|catch|have) |say never|mach dir (?:keine|nichts))"
     rf"|\b{_I} (?:just |really |have |'ve |still |habe |always |immer )?(?:never|always|nie|noch nie|immer|ever) (?:really |quite |ganz |richtig )?(?:understood|understand|knew|know|got|get(?! to\b| up\b| my\b)|wondered|wonder|thought|think|forget|lose|end up|feel|hear|had|verstanden|verstehe|gewusst|wundere|vergesse|verliere|frage mich|denke)\b"
-    r"|\b(?:drives?|driving|treibt) (?:me|mich)\b|\bworries?\b|\bnerves\b(?! of)|\bfeel(?:s|ing)? like\b|\bkeine ahnung\b|\bimmer wieder\b(?=.*\b(?:fehler|probleme?)\b)|^i think (?!i (?:like|prefer))|^(?:ich )?(?:glaube|denke|finde) (?:wir|ich|das|dass|mal)\b|\boverrated\b|,? (?:weird|crazy|strange|oddly|sadly|luckily|annoying|hilarious|verrückt|furchtbar|komisch|blöd|echt blöd|schlimm|schade|krass|naja|oder|sag ich dir|i guess|of course not|can you imagine|hence the \w+)[.! ]*$|\bsag ich dir\b|\bi guess\b|\bnie wieder (?:alkohol|montag)\b|^my \w+ (?:isn't|aren't|is not) allowed\b"
+    r"|\b(?:drives?|driving|treibt) (?:me|mich)\b|\bworries?\b|\bnerves\b(?! of)|\bfeel(?:s|ing)? like\b|\bkeine ahnung\b|\bimmer wieder\b(?=.*\b(?:fehler|probleme?)\b)|^i think (?!i (?:like|prefer))|^(?:ich )?(?:glaube|denke|finde) (?:wir|ich|das|dass|mal)\b|\boverrated\b|,? (?:weird|crazy|strange|oddly|sadly|luckily|annoying|hilarious|verrückt|furchtbar|komisch|blöd|echt blöd|schlimm|schade|krass|naja|oder|klar|sigh|of course|natürlich|sag ich dir|sagt (?:er|sie)(?: immer)?|i guess|of course not|can you imagine|hence the \w+)[.! ]*$|\bsag ich dir\b|\bi guess\b|\bnie wieder (?:alkohol|montag)\b|^my \w+ (?:isn't|aren't|is not) allowed\b"
 )
 
 
@@ -245,6 +245,7 @@ _OWN_LIFE = re.compile(  # what the speaker, relatives and strangers have to do,
     r"|\b(?:nothing|nichts) (?:works?|compiles?|helps?|makes sense|changed|happened|geht|klappt|funktioniert)\b|\b(?:i|we) can't (?:believe|wait|find|remember|sleep|stop|help|tell)\b"
     r"|\b(?:every time|whenever|each time|immer wenn|jedes mal,? wenn) (?:i|we|ich|wir) .*\b(?:crash\w*|fail\w*|break\w*|freez\w*|hang\w*|error\w*|stürzt|hängt|kaputt|fehler\w*|regne\w*|rains?)\b"
     r"|\bnie im leben\b|\bso ein (?:quatsch|mist|blödsinn|unsinn|zufall)\b|\bdoch nie\b|\bin my life\b|\bwas für ein\w*\b|^what a\b"
+    r"|^(?:without|before|after|ohne|vor|nach) (?!(?:every|each|any|jede\w*|dem|der|das|the|asking|you)\b)[^,]{2,20}?,? (?:i|we)(?:'m|'ve|'re)? (?!want|need|expect|must|approve)\w+|^(?:ohne|vor|nach) \w+(?: \w+)? \w+(?:t|e|en) (?:ich|der|die|das|es|mir|er|sie)\b"
     r"|^(?:in|im|bei|beim|auf|at|on|during) (?:(?:der|dem|den|meiner|meinem|unserem|unserer|my|the|our|his|her) )?(?!(?:datenbank|ordner|code|repo\w*|datei\w*|projekt|text\w*|mail\w*|brief\w*|bericht|kommentar\w*|tabelle|skript|modul|test\w*|folder|files?|database|code)\b)[\w-]+(?: \w+)?,? (?:darf|dürfen|durfte\w*|muss|müssen|musste\w*|gilt|soll|kann|können|we|nobody|no one|you|they|everyone) (?:man|wir|ich|ja|jeder|keiner|niemand|auch|had|was|can't|have|must|were)\b"
     r"|^(?:i|ich) (?!(?:really |just |also |still |always |never |only |auch |nur |immer |nie |grundsätzlich )*(?:want|need|expect|prefer|like|love|hate|dislike|enjoy|insist|require|ask|demand|would|'d|won't|will not|don't (?:want|like|accept|allow|need|use)|do not|review|approve|decide|sign|must|should|can't|cannot|have|care|"
     r"find|will|möchte|brauche|erwarte|bevorzuge|mag|hasse|liebe|bestehe|verlange|hätte|bitte|wünsche|bin|finde|entscheide|gebe|prüfe|lege|muss|soll|darf|kann|lehne|dulde|akzeptiere|benutze|nutze|verwende|use|write|keep)\b)\w+"
@@ -258,10 +259,10 @@ _DESCRIBES = re.compile(  # a word of obligation that describes
     r"|^(?:wenn|falls|sobald|bevor) [^,]+, (?:dann )?\w+ (?:ich|er|sie|es|wir|man)\b(?! (?:bitte|nicht|nie|immer|erst))"
     r"|\b(?:is|are|was|were|'s|isn't|aren't|has|have|had|see|sees|saw|got|ist|sind|war|hat|haben|habe|gibt|gab)(?: \w+)? (?:no|kein\w*|nothing|nichts|none) (?!longer|more than|way to|business|place|right)\w+"
     r"|\b(?:is|are|'s|it's) not (?:a|an|in|on|by|before|after|until|that|so|really|very) |^(?:not|nicht) (?:a(?! (?:fan|single))|an|so|the|gut|schlecht|mein\w*|ganz|wirklich|schon)\b"
-    r"|^(?:can't|cannot|couldn't|won't) |^(?:they|he|she) \w+|^(?:as long as|solange) [^,]*\b(?:i'm|i am|bin ich)\b|^(?:ob|whether) |^just wait\b|^stop it\b|^hope(?:fully)? |^you never know\b|^(?:bis|see you) (?:morgen|später|dann|bald|tomorrow|later|soon)\b|^strictly speaking\b|\bman darf (?:ja|doch|wohl)\b|^ein\w* gute\w* \w+ \w+t (?:immer|nie)\b|^(?:wenn|falls) [^,]{3,40}(?:t|en) (?:ich|der|die|das|er|es|wir)\b|^we (?:have to|need to|must|should) (?:leave|go|talk|wait|hurry|meet|catch)\b|^let's (?:have|see (?!to it)|go (?!with)|take a|grab|meet|talk|wait|hope|not forget to)\b"
+    r"|^(?:can't|cannot|couldn't|won't) (?!have|eat|drink|stand|do \w+days)|^(?:they|he|she) \w+|^(?:as long as|solange) [^,]*\b(?:i'm|i am|bin ich)\b|^(?:ob|whether) |^only (?:in|on|at|with|for) .* (?:does|do|did|is|would|can) |^you can (?:tell|see|imagine|bet|say that)\b|^don't get me\b|^must (?:dash|go|run|be|have|rush)\b|^so far\b|\bendlich (?:wieder|mal|frei)\b|\bfinally\b|^man (?:darf|muss|soll|kann) (?:in|im|auf|bei|beim|am) |\b(?:lässt|lassen|lets?|makes?|made|zwingt) (?:uns|mich|us|anyone|me (?!approve|see|check|sign|review|know))\b|^just wait\b|^stop it\b|^hope(?:fully)? |^you never know\b|^(?:bis|see you) (?:morgen|später|dann|bald|tomorrow|later|soon)\b|^strictly speaking\b|\bman darf (?:ja|doch|wohl)\b|^ein\w* gute\w* \w+ \w+t (?:immer|nie)\b|^(?:wenn|falls) [^,]{3,40}(?:t|en) (?:ich|der|die|das|er|es|wir)\b|^we (?:have to|need to|must|should) (?:leave|go|talk|wait|hurry|meet|catch)\b|^let's (?:have|see (?!to it)|go (?!with)|take a|grab|meet|talk|wait|hope|not forget to)\b"
     r"|\b(?:everything|everyone|everybody|alles|alle) (?:is|are|was|works|looks|seems|ist|sind|war|geht|läuft|klappt|knows|kennt|weiß|thinks|loves)\b|\ba treat\b|\bbus stop\b|\b(?:won't|doesn't|will not|nicht) stop\b"
     r"|^(?:fun fact|rule of thumb|faustregel|did you know|wusstest du|the (?:thing|problem|question|point|good news|bad news|funny thing) is|das (?:problem|lustige|gute|schlimme) ist)\b"
-    r"|\b(?:i|we) (?:spent|spend) (?:all|the|every)|\bkills? me\b|\bkilling me\b|\bkeeps? (?:\w+ing|on)\b|\bstill (?:not|no|nothing)\b|\bimmer noch\b|\bnoch (?:nicht|nie|kein\w*|nichts)\b|\bnot yet\b|\bno one ever\b|\bas always(?=[,.!]|$)|\bwie immer\b|\bas usual\b"
+    r"|\b(?:i|we) (?:spent|spend) (?:all|the|every)|\bkills? me\b|\bkilling me\b|\bkeeps (?:\w+ing|on)\b|\bstill (?:not|no|nothing)\b|\bimmer noch\b|\bnoch (?:nicht|nie|kein\w*|nichts)\b|\bnot yet\b|\bno one ever\b|\bas always(?=[,.!]|$)|\bwie immer\b|\bas usual\b"
     r"|\b(?:someone|somebody|jemand|anyone) (?:must|should|has to|muss|sollte)\b|\b(?:they|people|die leute|die|sie) (?:must|should|have to|never|always|müssen|sollten|wollen|dürfen) (?:really |mal |doch )?(?:be|have|learn|know|think|denken|wissen|lernen|haben|sein)\b"
     r"|\b(?:weather|wetter|traffic|stau|weekend|wochenende|vacation|urlaub|ferien|movie|film|song|dream|geburtstag|birthday|lunch|dinner|mittagessen|kaffee|coffee|bier|beer|game last|spiel gestern)\b(?=.*\b(?:never|always|must|nie|immer|muss|no|kein\w*|only|nur|without|ohne|until|bis)\b)(?!.*\b(?:please|bitte|don't|must not)\b)"
 )
@@ -272,12 +273,12 @@ _DESCRIBED = re.compile(
 
 _ASKS = re.compile(
     r"^(?:what|why|how(?! about never)|where|who|which|whose)\b(?!ever)(?![^,]*, )(?:'s)? (?!a mess)|^(?:what|how|why) (?:must|should|can|do|does|is|are)\b"
-    r"|^(?:do|does|did|is|are|am|was|were|isn't|aren't|don't you|doesn't|should|could|would|can|may|will|have|has|shall|must) (?:i|you|we|he|she|it|they|there|the|this|that|these|my|your|our|any\w*|people)\b(?![^,]*,(?! (?:please|ok|right)))"
+    r"|^(?!(?:can|could|would|will) you .*\b(?:from now on|in (?:the )?future|going forward)\b)(?:do|does|did|is|are|am|was|were|isn't|aren't|don't you|doesn't|should|could|would|can|may|will|have|has|shall|must) (?:i|you|we|he|she|it|they|there|the|this|that|these|my|your|our|any\w*|people)\b(?![^,]*,(?! (?:please|ok|right)))"
     r"|^(?:was|warum|wieso|weshalb|wie(?! gesagt)|wo|wann|wer|welche\w*|wessen|wozu) (?!(?:\w+ ){0,4}\w+, )"
-    r"|^(?:darf|dürfen|dürfte|muss|müssen|soll|sollen|sollte|kann|kannst|können|könntest|könnte|ist|sind|hat|hast|habt|haben|weißt|geht|gibt|wird|willst|magst) (?:ich|du|wir|man|das|der|die|es|er|sie|ihr|jemand|eigentlich|denn|da|hier)\b(?![^,]*, )"
+    r"|^(?!(?:kannst|könntest|würdest) du .*\b(?:ab jetzt|ab sofort|künftig|in zukunft|immer)\b)(?:darf|dürfen|dürfte|muss|müssen|soll|sollen|sollte|kann|kannst|können|könntest|könnte|ist|sind|hat|hast|habt|haben|weißt|geht|gibt|wird|willst|magst) (?:ich|du|wir|man|das|der|die|es|er|sie|ihr|jemand|eigentlich|denn|da|hier)\b(?![^,]*, )"
 )
 _TASKS = re.compile(  # a request for one piece of work
-    r"^(?:(?:please|bitte|can you|could you|kannst du) )*(?:give|show|list|find|search|look up|tell|explain|compare|convert|summari[sz]e|translate|draw|plan|create|generate|draft|sort|count|"
+    r"^(?:(?:please|bitte|can you|could you|kannst du) )*(?:give|show|list|find|search|look up|tell|explain(?! (?:things|everything|concepts|stuff|terms))|compare|convert|summari[sz]e|translate|draw|plan|create|generate|draft|sort|count|"
     r"check|write (?:me )?(?:an?|the|some|two|three|\d+)|rewrite|make (?:it|the|this|that|me|an?)|add (?:an?|the|this|some|two|three)|fix|delete (?:the|this|line)|rename (?:the|this)|run the|open|send|"
     r"zeig\w*|gib|such\w*|finde?|prüf\w*|mache? (?:den|die|das|mir|ein\w*|es|mal|aus)|schreib\w* (?:mir )?(?:ein\w*|mal|den|die|das)|erstell\w*|liste?|erklär\w*|übersetz\w*|füg\w*|lösch\w* (?:die|den|das)|"
     r"fass\w* (?!dich)|rechne? .{1,40} aus|sortier\w*|vergleich\w*|schick\w*|plan\w*|nenn\w* (?:mir)|erzähl\w*)\b"
@@ -318,3 +319,8 @@ def find_talk(sentence: str) -> Talk | None:
     text = plain(sentence)
     said = _Said(sentence, text, without_lead(text))
     return next((talk for talk, is_so in _READINGS if is_so(said)), None)
+
+
+def is_passing(sentence: str) -> bool:
+    """True if a sentence is about one occasion or the present moment."""
+    return _PASSING.search(without_lead(plain(sentence))) is not None

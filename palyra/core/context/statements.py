@@ -20,6 +20,7 @@ from typing import Literal
 import msgspec
 
 from palyra.core.context.forms import find_form
+from palyra.core.context.sense import find_sense
 from palyra.core.context.speech import find_talk, plain, without_lead
 
 StatementKind = Literal[
@@ -35,7 +36,7 @@ _BULLET = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+(?:\[[ xX]\]\s+)?")
 # A sentence ends at a mark before a blank and a capital, digit, quote or bracket; not after the
 # abbreviations that are common in instructions, and not within a number or a name of a file.
 _END = re.compile(
-    r"[.!?…](?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bz\.B\.)(?<!\bd\.h\.)(?<!\bvs\.)(?<!\bca\.)(?<!\bNr\.)"
+    r"[.!?…](?<!\bMr\.)(?<!\bMrs\.)(?<!\bMs\.)(?<!\bDr\.)(?<!\bSt\.)(?<!\bHr\.)(?<!\bFr\.)(?<!\bProf\.)(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bz\.B\.)(?<!\bd\.h\.)(?<!\bvs\.)(?<!\bca\.)(?<!\bNr\.)"
     r"(?<!\bno\.)[\"'”’)\]]*(?=\s+[\w\"'“‘(\[`@/])"
     r"(?!(?<=\d\.)\s+(?i:Januar|Februar|März|April|Mai|Juni|Juli|August|September|Oktober|November|"
     r"Dezember))|[。！？]"  # the mark first: it is rare
@@ -143,7 +144,8 @@ CUES: tuple[tuple[StatementKind, Cues], ...] = (
         r"change|edit|write|run|call|if|when|after|with|in|on|the|for)", r"no more than", r"at most",
         r"at least", r"not (?:allowed|permitted|acceptable)", r"forbidden", r"prohibited", r"required",
         r"requirement", r"constraint", r"under no circumstances?", r"without (?:asking|my|approval|"
-        r"permission)", r"make sure", r"ensure", r"avoid", r"refrain", r"stick to", r"keep \S+(?: \S+)"
+        r"permission)", r"make sure", r"ensure", r"avoid", r"refrain", r"stick (?:to|with)", r"exactly (?:one|two|three|four|five|\d+)", r"genau (?:ein\w*|zwei|drei|vier|fünf|\d+)", r"where (?:it|they|he|she) (?:is|are)",
+        r"bitte .{1,60}? nicht \w+(?:en|ern)", r"keep \S+(?: \S+)"
         r"{0,8}? (?:unchanged|untouched|intact|below|under|compatible|as (?:it|they))", r"off[- ]limits",
         r"hands off", r"rules?", r"needs? to", r"has to", r"have to", r"ask (?:me )?(?:before|first)",
         r"leave .{1,60}? alone", r"limit(?:ed)? to", r"out of scope", r"within", r"deadline",
@@ -412,8 +414,9 @@ def _classified(sentence: str) -> Statement:
         kind = "ask"
     elif kind == "remark" and not corrects and (form := _form_of(sentence, text)) is not None:
         kind = form
-    if kind in {"remark", "ask"} and not sentence.endswith("?") and _LASTS.search(text):
-        kind = "constraint"
+    if kind in {"remark", "ask"} and not sentence.endswith("?"):
+        lasts = _LASTS.search(text) or _PASSIVE.search(without_lead(text)) is not None
+        kind = "constraint" if lasts else _CLASS_OF.get(find_sense(sentence) or "", kind)
     if kind in BINDING and find_talk(sentence) not in {None, "passing"}:
         kind = "remark"
     if kind == "remark" and (VALUE.search(sentence) or _NAME.search(sentence)):
@@ -426,6 +429,10 @@ def _form_of(sentence: str, text: str) -> StatementKind | None:
     return find_form(sentence) or find_form(without_lead(text))
 
 
+_CLASS_OF: dict[str, StatementKind] = {"instruction": "constraint", "taste": "preference"}
+_PASSIVE = re.compile(  # what is done to things of a kind
+    r"^(?!(?:ich|es|er|sie|wir|i|he|she|it|they|we)\b).*\b(?:werden|wird) (?:\w+ ){0,3}(?:ge\w+(?:t|en)|\w+iert|ver\w+t|er\w+t)[.! ]*$|^(?!(?:i|he|she|it|they|we)\b)[\w' -]+ gets? \w+(?:ed|en) (?:by|with|as|in|to)\b"
+)
 _LASTS = whole_words(  # oblige a sentence that has no class of its own
     r"from (?:here|now|today|this point) on(?:wards?)?", r"going forward", r"henceforth", r"in (?:the )?future",
     r"until further notice", r"ab (?:jetzt|sofort|heute|nun|hier)", r"von (?:jetzt|nun|hier|heute) an", r"künftig",

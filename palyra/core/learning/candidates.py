@@ -3,7 +3,7 @@
 A candidate has evidence: the words of an event, verbatim.  Its score decides about its first state
 against two thresholds of its kind, in basis points: below the first it is `suppressed` and waits for
 more evidence; below the second it is `proposed` and waits for a person; above, it is applied by
-itself if the mode is `auto`, the person has ordered it (`core.learning.sense.is_order`), the rules
+itself if the mode is `auto`, the person has ordered it (`core.context.sense.is_order`), the rules
 have found it, no sign speaks against it and every text of the run was trusted.  Where a model reads as
 well, both have to have found it, and an order is not needed.  A procedure is never applied by itself; applied, it is a tool
 (`core.learning.procedures`).

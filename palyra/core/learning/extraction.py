@@ -5,7 +5,7 @@ Only the user's own messages are read: what tools returned has no authority, and
 are not the user's.  Every message is cut into statements (`core.context.statements`); each is
 refused with a reason (`junk`), or scored by signs that are words of the statement itself:
 
-    asked        an order to remember it, or to do so from now on (`core.learning.sense`)
+    asked        an order to remember it, or to do so from now on (`core.context.sense`)
     lasting      an instruction that holds in general
     own          it is about the user, the user's people and things, or is the user's taste
     settled      it was decided, or is no longer as it was
@@ -38,13 +38,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from palyra.core.context.speech import Talk, find_talk
-from palyra.core.context.statements import read_user, whole_words
+from palyra.core.context.sense import Sense, find_sense, is_order, is_transient
+from palyra.core.context.speech import Talk, find_talk, is_passing
+from palyra.core.context.statements import read_user, values, whole_words
 from palyra.core.journal.records import CandidateKind, CandidateSource
 from palyra.core.learning.candidates import FRAMED, FULL_BPS
 from palyra.core.learning.junk import find_junk
 from palyra.core.learning.quoted import MAYBE_BPS, quoted_bps
-from palyra.core.learning.sense import Sense, find_sense, is_concrete, is_order, is_transient
 from palyra.core.learning.structure import is_alone, is_fragment, is_framed
 from palyra.core.memory.duplicates import is_recalled
 from palyra.core.tape.events import (
@@ -73,6 +73,7 @@ SIGNS_BPS = {
     "own": 1_500,
     "settled": 1_500,
     "definite": 1_000,
+    "told": MAYBE_BPS,  # no form says that it lasts
     "value": 500,
     "unsure": -3_000,
     "once": -4_000,
@@ -88,7 +89,7 @@ SIGNS_BPS = {
     "hidden": -4_000,
 }
 _SIGN_OF: dict[Sense, str] = {
-    "instruction": "lasting", "taste": "own", "decision": "settled", "change": "settled", "own": "own", "definite": "definite",
+    "instruction": "lasting", "taste": "own", "decision": "settled", "change": "settled", "own": "own", "definite": "definite", "told": "told",
 }  # fmt: skip
 _DOUBT_OF: dict[Talk, str] = {
     "ironic": "ironic", "reported": "reported", "supposed": "supposed", "past": "past", "idle": "task", "task": "task",
@@ -130,7 +131,7 @@ _TAKES_BACK = re.compile(
 _CLAUSE = re.compile(
     r"(?:,|;| –| —| -)\s+(?:(?:and|but|so|und|aber|also|because|weil|denn)\s+)?|\s+(?:but|aber|and|und|so)\s+"
 )
-_CONTRAST = re.compile(r",?\s+(?:but|aber)\s+")
+_CONTRAST = re.compile(r",?\s+(?:but|aber)\s+|,\s+so\s+")
 _MIN_CLAUSE_WORDS = 3
 
 
@@ -338,7 +339,7 @@ class Meaning(NamedTuple):
 
 def _find_meaning(quote: str, text: str) -> Meaning | None:
     """Return the meaning of a sentence, or else of its first clause that has one without a doubt."""
-    talk, sense = find_talk(quote), find_sense(quote)
+    talk, sense = _talk_of(quote), find_sense(quote)
     whole = None if sense is None else Meaning(sense, text, talk)
     if whole is not None and talk in _HARMLESS:
         return whole
@@ -349,10 +350,15 @@ def _find_meaning(quote: str, text: str) -> Meaning | None:
     clauses = cut.split(text)
     for clause in clauses[1:] if has_contrast else clauses:
         found = find_sense(clause) if len(clause.split()) >= _MIN_CLAUSE_WORDS else None
-        if found is None or found == "definite" or find_talk(clause) not in _HARMLESS:
+        if found in {None, "definite", "told"} or _talk_of(clause) not in _HARMLESS:
             continue
         return Meaning(found, text if talk in _HARMLESS else clause.strip(" ,;"))
     return whole
+
+
+def _talk_of(text: str) -> Talk | None:
+    talk = find_talk(text)
+    return "passing" if talk == "own" and is_passing(text) else talk
 
 
 _HARMLESS: frozenset[Talk | None] = frozenset({None, "own"})
@@ -372,7 +378,7 @@ def weigh(
     present = {
         "asked": is_order(quote),
         _SIGN_OF[meant.sense]: True,
-        "value": is_concrete(meant.text),
+        "value": _is_concrete(meant.text),
         "unsure": meant.sense != "taste" and _UNSURE.search(meant.text),
         "pasted": not is_alone,
         FRAMED: is_framed,
@@ -384,6 +390,17 @@ def weigh(
     if foreign_bps:
         signs["quoted"] = foreign_bps
     return {"base": BASE_BPS[meant.kind], **signs}
+
+
+_CONCRETE = re.compile(
+    r"(?<=[\w,;:.] )(?!I\b)[A-ZÄÖÜ](?:[\wäöüß-]{2,}|\b)|\b(?i:one|two|three|four|five|six|seven|eight|nine|ten|twelve|twenty|thirty|ninety|hundred|every|daily|weekly|monthly|yearly|always|never|only|"
+    r"(?:mon|tues|wednes|thurs|fri|satur|sun)days?|zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|zwölf|täglich|wöchentlich|monatlich|jeden?|jede|immer|nie|nur|montags?|dienstags?|mittwochs?|donnerstags?|freitags?|samstags?|sonntags?|called|named|heißt|heißen|genannt|januar|februar|märz|april|juni|juli|august|september|oktober|november|dezember|january|february|march|june|july|october|december|herr|frau)\b"
+)
+
+
+def _is_concrete(sentence: str) -> bool:
+    """True if a sentence names something concrete: a value, a name, a number, a day."""
+    return bool(values(sentence)) or _CONCRETE.search(sentence) is not None
 
 
 def weigh_claim(kind: CandidateKind, said: str, foreign_bps: int) -> dict[str, int]:

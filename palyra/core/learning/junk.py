@@ -81,8 +81,8 @@ _DANGLING_END = re.compile(
     re.IGNORECASE,
 )
 _NO_REFERENT = re.compile(
-    r"^(?:it|this|that|these|those|they|them|he|she|there|here|such|both|the same|the (?:former|latter|"
-    r"above|following)|es|das(?= (?:ist|war|sind|wird|wäre|würde|geht|kann|muss|hat|soll|klingt|stimmt|passt|macht|sieht|funktioniert|läuft|liegt|steht|heißt|kommt|gibt|gilt|finde|gefällt|mag|will|ich|wir|brauche|habe|weiß|nächste|letzte|andere|gleiche)\b)|dies\w*|sie|er|hier|dort|so)\b(?!\s+(?:project|repo|repository|team|company|"
+    r"^(?:it|this|that|these|those|they|them|he|she|there|here|such|both(?! (?:of )?(?:my|our))|the same|the (?:former|latter|"
+    r"above|following)|es(?! (?:bleibt (?:bei|dabei)|gilt))|das(?= (?:ist|war|sind|wird|wäre|würde|geht|kann|muss|hat|soll|klingt|stimmt|passt|macht|sieht|funktioniert|läuft|liegt|steht|heißt|kommt|gibt|gilt|finde|gefällt|mag|will|ich|wir|brauche|habe|weiß|nächste|letzte|andere|gleiche)\b)|dies\w*|sie|er|hier|dort|so)\b(?!\s+(?:project|repo|repository|team|company|"
     r"machine|computer|server|house|projekt|team|rechner))",
     re.IGNORECASE,
 )

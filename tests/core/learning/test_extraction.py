@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from palyra.core.context.sense import is_order
 from palyra.core.journal.records import CandidateRecord
 from palyra.core.learning.candidates import LearningRules, may_apply
 from palyra.core.learning.extraction import (
@@ -15,7 +16,6 @@ from palyra.core.learning.extraction import (
     read_texts,
 )
 from palyra.core.learning.reader import ReaderClaim, check_claim
-from palyra.core.learning.sense import is_order
 from palyra.core.learning.structure import is_alone, is_fragment
 from palyra.core.model.sources import ContextSource
 from palyra.core.tape.events import (

@@ -7,6 +7,7 @@
     change      what is no longer as it was: moved, renamed, switched, no longer
     own         a lasting fact about the person, the people and things of the person
     definite    a fact about a thing that both know: "the staging database listens on port 6432"
+    told        anything else that the person orders to remember
 
 The forms are read from plain words (`core.context.speech`): who the subject is, whether its verb is a
 present tense of a state or a habit, and whether the object is general.  A single request names *the*
@@ -18,9 +19,8 @@ from collections.abc import Callable
 from typing import Literal, NamedTuple
 
 from palyra.core.context.speech import CHANGES, plain, without_lead
-from palyra.core.context.statements import values
 
-Sense = Literal["instruction", "taste", "decision", "change", "own", "definite"]
+Sense = Literal["instruction", "taste", "decision", "change", "own", "definite", "told"]
 
 _ADV = (
     r"(?:(?:really|just|also|now|still|usually|normally|generally|mostly|mainly|always|never|only|often|sometimes|actually|basically|definitely|"
@@ -37,7 +37,7 @@ def _words(text: str) -> frozenset[str]:
 
 _NOTE = (
     r"(?:remember|note|keep in mind|bear in mind|don't forget|memori[sz]e|make a (?:mental )?note|save (?:this|that)|for (?:future reference|the record|next time|the future)|"
-    r"merke? (?:dir|es dir|bitte)|merken|denke? (?:daran|dran)|beachte|vergiss nicht|behalte|notier\w*|speicher\w*)"
+    r"merke? (?:dir|es dir|bitte)|merken|denke? (?:daran|dran)|beachte|vergiss nicht|behalte?|notier\w*|speicher\w*|mach\w* dir (?:bitte )?(?:eine?n? |ne )?notiz)"
 )
 _POLITE = r"(?:(?:please|bitte|ok(?:ay)?|hi|hey|hello|hallo|also|and|und|oh|well|btw|by the way|so|fyi|übrigens|wichtig|important|noch was|one (?:more )?thing|could you|can you|kannst du|würdest du)\b[,:.!]* )*"
 _ORDER = re.compile(
@@ -70,19 +70,19 @@ _NOMINAL = re.compile(
     r"^(?:no (?!idea|problem|worries|rush|thanks|way|one|need|clue|hurry|wonder|doubt|matter|luck|wait)\w+|kein\w* (?!ahnung|problem|thema|plan|stress|sorge|wunder|bock|lust|zeit|eile|angst)\w+|only \w+|nur \w+|ohne \w+|without \w+|all \w+|alle \w+|jede\w* \w+|every \w+|each \w+)"
 )
 _NOMINAL_PLEASE = re.compile(  # `comments in the code in German, please`
-    r"^(?!(?:i|we|you|ich|wir|du|mach\w*|gib|zeig\w*|schick\w*|hilf|komm(?:t|en)?|nimm|warte?|sei|can|could|kannst)\b)\w{4,}(?: \w+){0,5},? (?:bitte |please )?(?:auf|in|mit|ohne|als|nicht|immer|per|as|with|without|only|nur) \w+(?: \w+){0,3}(?:,? (?:please|bitte))?[.! ]*$"
+    r"^(?!(?:i|we|you|ich|wir|du|mach\w*|gib|zeig\w*|schick\w*|hilf|komm(?:t|en)?|nimm|warte?|sei|can|could|kannst)\b)\w{4,}(?: \w+){0,5},? (?:bitte |please )?(?:auf|in|mit|ohne|als|nicht|immer|per|as|with|without|only|nur) \w+(?: \w+){0,3}(?:,? (?:please|bitte))?[.! ]*$|^\w{4,} bitte (?:nicht|nie|immer|weglassen|vermeiden)\b"
 )
 _SPECIFIC = re.compile(  # an object that is in front of the two
     r"\b(?:this|that|these|those|it|here|above|below|line \d+|the (?:first|second|third|last|next|other|new|old|same|following) \w+|the (?:bug|error|typo|test|build|button|paragraph|sentence|title|heading|link|image|picture|list|table|chart|draft|letter|mail|email|invitation|file|function|variable|answer)\b(?! format)|"
     r"dies\w*|den (?:absatz|satz|text|fehler)|die (?:zeile|überschrift|mail|liste|tabelle|datei|einladung)|das (?:bild|dokument)|hier|oben|unten|zeile \d+|mal eben|mal kurz|kurz|mal (?=\w+$)|im \w+ absatz)\b"
 )
 _STYLE = re.compile(  # instructions about manner, which last unless they name one thing
-    r"^(?:you can |you may |feel free to |du kannst |du darfst |kannst |gern |gerne |ruhig )*(?:"
-    r"(?:use|avoid|prefer|write|answer|reply|respond|speak|talk|format|quote|cite|express|spell|stick to|leave out|skip|omit|spare me|go easy on|limit|treat|drop|assume|address me|refer to|sign|keep (?:using|doing|it|answers|replies|sentences|explanations|things|your|my|the|code|functions))\b"
+    r"^(?:you can |you may |you |can you |could you |would you |feel free to |du kannst |du darfst |kannst du |könntest du |kannst |gern |gerne |ruhig |please |bitte )*(?:"
+    r"(?:use|avoid|prefer|write|answer|reply|respond|speak|talk|format|quote|cite|express|spell|explain (?:things|everything|concepts|stuff|terms)|stick to|leave out|skip|omit|spare me|go easy on|limit|treat|drop|assume|address me|refer to|sign|keep (?:everything|all|using|doing|it|answers|replies|sentences|explanations|things|your|my|the|code|functions))\b"
     r"|call me (?!later|back|tomorrow|when|if|at|on|maybe|crazy|old|a |an |tonight|in |asap|today|please)\S+|(?:don't|do not|never) (?:ever )?(?:use|add|write|put|include|call|suggest|recommend|mention|explain|apologi[sz]e|ask|send|give|assume|repeat|start|end|sign|propose|offer|show me|tell me|say|round|abbreviate|translate|touch|change|address|begin|make)\b"
-    r"|stop (?!worrying|kidding|joking|being|laughing|crying|whining|bothering)\w+ing\b|(?:no|cut the|less|fewer|more) (?:more )?\w+(?: \w+){0,4},? (?:please|in|for|when|with)|no more \w+|quit \w+ing\b"
+    r"|stop (?!worrying|kidding|joking|being|laughing|crying|whining|bothering)\w+ing\b|(?:no|cut the|less|fewer|more) (?:more )?\w+(?: \w+){0,4},? (?:please|in|for|when|with)|no more \w+|quit \w+ing\b|no need to \w+|(?:don't|do not) (?:have|need) to \w+"
     r"|(?:bitte )?(?:duz\w*|siez\w*|nenne?|sag (?:einfach |ruhig |bitte )*(?:du|sie)|sag|sprich|antworte?|schreibe?|benutze?|nutze?|verwende|vermeide|verzichte|halte? dich|fasse? dich|formuliere?|hör auf|lass (?:die|das|den|bitte)|spar dir|rechne|red\w*|erklär\w*|verwend|nimm|setz\w*|gib|zeig|behandle) "
-    r"|(?:wir (?:können|sollten) uns|du kannst mich|kannst mich|duzen wir|bleiben wir beim) .*\b(?:duzen|du|siezen|sie|nennen)\b|(?:bitte )?keine?n? \w+(?: \w+){0,4}(?:,? bitte| mehr| in | bei )|bitte keine?n? "
+    r"|(?:wir (?:können|sollten) uns|mich|du kannst mich|kannst mich|duzen wir|bleiben wir beim) .*\b(?:duzen|du|siezen|sie|nennen)\b|(?:bitte )?keine?n? \w+(?: \w+){0,4}(?:,? bitte| mehr| in | bei )|bitte keine?n? "
     r")"
 )
 _ONE_OFF_DE = re.compile(
@@ -119,12 +119,13 @@ _DECISION = re.compile(
     r"\b\w+ it is(?: then)?[.! ]*$|^(?:abgemacht|ausgemacht|fest steht|es bleibt dabei|agreed|settled|verdict|done deal|ergebnis|fazit|final answer)\b[,:]|^(?:dann |also |ok )*nehmen wir\b|^es wird (?:die|der|das|ein\w*) |^(?:the|our) plan is (?:to|now)\b|^(?:i|we)'ll be (?:using|going with)\b|^(?:our |final |the |new )?(?:decision|decided|beschluss|entscheidung|beschlossene sache|beschlossen|resolved)\b(?! (?:yet|noch|von|of)\b)"
     rf"|\b(?:we|i|wir|ich)(?:'ve| have|'re| are)? {_ADV}(?:decided|agreed|settled|chosen|chose|opted|voted|picked|going with|go with|went with|sticking with|stick with|staying with|stay with|dropping|dropped|switching to|standardi[sz]\w+ on|moving to|moving off|scrapping|abandoning)\b(?! (?:to (?:go|order|meet|eat|watch|leave|stay (?:home|in)|wait)|yet|about it))"
     r"|^we(?:'ll| will| shall) (?:use|go with|stick|keep|take|build|drop|stay|switch|store|write|deploy|host|ship|adopt)\b|^let's (?:use|go with|stick|keep|settle|agree|standardi[sz]e|adopt|drop|stay with)\b(?! (?:it|this|that|look))|\b(?:we've settled it|it's (?:settled|decided|official)|that's (?:final|settled|decided)|final decision)\b"
-    r"|\b(?:haben|habe) (?:uns |mich |wir uns |wir )?.*\b(?:entschieden|geeinigt|beschlossen|abgemacht|vereinbart|festgelegt|ausgemacht|verständigt)\b|\b(?:wir|uns) (?:nehmen|bleiben bei|setzen (?:künftig |jetzt )?auf|steigen (?:\w+ )?um|machen das (?:künftig )?(?:mit|in)|einigen uns)\b|^(?:nehmen|bleiben|setzen) wir\b|\bsteht (?:jetzt )?fest\b|\bfür \w+ entschieden\b|\bwird .{2,60}(?:abgeschaltet|abgelöst|ersetzt|eingestellt|umgestellt)\b"
+    r"|\b(?:haben|habe) (?:uns |mich |wir uns |wir )?.*\b(?:entschieden|geeinigt|beschlossen|abgemacht|vereinbart|festgelegt|ausgemacht|verständigt)\b|\b(?:wir|uns) (?:nehmen|bleiben bei|setzen (?:künftig |jetzt )?auf|steigen (?:\w+ )?um|machen das (?:künftig )?(?:mit|in)|einigen uns)\b|^es bleibt (?:bei|dabei)\b|^(?:nehmen|bleiben|setzen) wir\b|\bsteht (?:jetzt )?fest\b|\bfür \w+ entschieden\b|\bwird .{2,60}(?:abgeschaltet|abgelöst|ersetzt|eingestellt|umgestellt)\b"
     r"|^(?:ok |so |for (?:this|our|the) \w+,? )*we use \S+(?:,? (?:not|instead of|rather than)) "
 )
 _CHANGE = re.compile(
     rf"\b(?:i|we|ich|wir|my|our|mein\w*|unser\w*|the|der|die|das|uns|bei uns)\b.{{0,60}}?\b(?:no longer|any ?more|nicht mehr|kein\w* \w+ mehr|(?:is|are|lives?|runs?|heißt?|ist|sind|wohnt?e?|läuft|arbeite) (?:now|jetzt)|now (?:lives?|runs?|is|uses?|called)|{CHANGES})\b"
     rf"|^(?:habe |bin |wurde )?(?:just |gerade |finally |endlich )?(?:moved|switched|changed|renamed|got (?:married|divorced)|retired|quit|started|joined|bin .{{2,40}}(?:gezogen|umgezogen|gewechselt|geworden)|habe .{{2,40}}(?:geheiratet|aufgehört|angefangen|gewechselt|gekündigt))\b"
+    r"|^(?:we|i)(?:'re|'m| are| am) (?:moving|switching|migrating|changing) (?!on\b|along\b)\w+.* (?:to|from|into|in) \w+"
     r"|^\S+(?: \S+){0,3} (?:moved|has moved|was renamed|is now called|heißt jetzt|ist jetzt|is now|wurde (?:umbenannt|verschoben|verlegt))\b|\bleft (?:the (?:team|company)|us)\b(?= (?:in|last))"
 )
 
@@ -138,7 +139,7 @@ _STATES_ONCE = (  # states that pass
 )
 _BAD_HAVE = (
     r"(?:(?:a|an|another|some|no|the|any|two|three|ein\w*|kein\w*|noch|mal|die|das|den)? ?(?:\w+ )?(?:questions?|problems?|issues?|errors?|bugs?|ideas?|feeling|headache|cold|meetings?|calls?|appointment|deadline|doubts?|request|favou?r|plan|hunch|minute|moment|second|time|exam|interview|test|clue|look|chance|point|options?|task|fever|hangover|date|flight|tickets?|list|file|table|text|draft|"
-    r"paragraph|sentence|function|fun|luck|nothing|something|to|been|had|got to|just|already|never|always|frage\w*|problem\w*|fehler\w*|idee\w*|gefühl|kopfschmerzen|termin\w*|besprechung|moment|zeit|hunger|durst|lust|angst|glück|pech|ahnung|bock|keine?n? (?:ahnung|lust|zeit|plan|bock)|recht|vergessen|schon|gerade|mal|es|das|dich|dir|mich|mir|was|etwas|heute|gestern|jetzt)\b)"
+    r"paragraph|sentence|function|fun|luck|nothing|something|to|been|had|got to|just|already|never|always|frage\w*|problem\w*|fehler\w*|idee\w*|gefühl|\w*schmerzen|\w*weh|termin\w*|besprechung|moment|zeit|hunger|durst|lust|angst|glück|pech|ahnung|bock|keine?n? (?:ahnung|lust|zeit|plan|bock)|recht|vergessen|schon|gerade|mal|es|das|dich|dir|mich|mir|was|etwas|heute|gestern|jetzt)\b)"
 )
 _MOMENT_VERBS_EN = _words(
     "think guess believe hope wonder mean see understand know feel wish suppose agree apologize apologise promise need want get have must can can't cannot "
@@ -167,8 +168,8 @@ _VERB_S = (
     r"liefert|unterstützt|speichert|lauscht|besteht aus|dauert|geht|gehen|kommt|kommen|zieht|kümmert sich|leitet|übernimmt|erledigt|prüft|verträgt|schreibt)"
 )
 _TRANSIENT = re.compile(
-    rf"^[^,;]*\b(?:is|are|'s|'re|ist|sind) (?:{_STATES_ONCE}|the (?:best|worst)|awesome|awful|terrible|amazing|horrible|cool|nice|boring|awful|weird|crazy|der beste|die beste|das beste|super|toll|schlimm|schlecht|gut|furchtbar|schrecklich|lang|kalt|langweilig|komisch|(?!called|named|based|located|allergic)\w+ing\b|broken|down|red|green|failing|slow|empty|blank|dead|gone|killing|on fire|full|crashing|missing|kaputt|leer|voll|langsam|rot|weg)\b(?! (?:to|for) (?:nuts|peanuts|\w+ allerg))"
-    r"|^(?:my|the|our|mein\w*|der|die|das) (?:[\w-]+ ){1,3}?(?:shows?|returns?|displays?|prints?|gives?|throws?|says?|zeigt|gibt|sagt)\b|\b(?:screen|monitor|bildschirm|display) (?:is|ist)\b|^(?:i|we) use (?:the|your|this|that) (?:example|code|same|version|file)"
+    rf"^[^,;]*\b(?:is|are|'s|'re|ist|sind) (?:{_STATES_ONCE}|the (?:best|worst)|awesome|awful|terrible|amazing|horrible|cool|nice|boring|awful|weird|crazy|der beste|die beste|das beste|super|toll|schlimm|schlecht|gut|furchtbar|schrecklich|un(?!verh|befr)\w+|zu \w+|lang|kalt|langweilig|komisch|(?!called|named|based|located|allergic)\w+ing\b|broken|down|red|green|failing|slow|empty|blank|dead|gone|killing|on fire|full|crashing|missing|kaputt|leer|voll|langsam|rot|weg)\b(?! (?:to|for) (?:nuts|peanuts|\w+ allerg))"
+    r"|^(?:my|the|our|mein\w*|der|die|das) (?:[\w-]+ ){1,3}?(?:shows?|returns?|displays?|prints?|gives?|throws?|says?|zeigt|gibt|sagt)\b|^my (?:friend|neighbou?r|colleague|boss|client|customer|cousin|uncle|aunt|landlord|brother|sister)'s (?!name)|\btakes? \d+ ?(?:s|ms|sec\w*|min\w*|hours?)\b|\b(?:dinner|lunch|breakfast|game|match|concert|show|abendessen|spiel|konzert) (?:is|ist|starts|beginnt)\b|\b(?:screen|monitor|bildschirm|display) (?:is|ist)\b|^(?:i|we) use (?:the|your|this|that) (?:example|code|same|version|file)"
     r"|^[^,;]*\b(?:hurts?|fails?|failed|crash\w*|hangs?|breaks?|tut weh|spinnt|stürzt|hängt|geht nicht|funktioniert nicht|doesn't (?:work|start|compile|open|load)|keeps \w+ing|again|schon wieder|frozen|tests? fail\w*|error|exception|404|500|stack ?trace|problem\w*|bug)\b"
     r"|\b(?:meeting|call|appointment|flight|train|exam|interview|termin|besprechung|prüfung|zug|flug|movie|film|party|treffen)\b(?!s)[^,]* (?:is|at|um|ist) (?:at |um )?\d"
     r"|\bmy (?:question|point|problem|issue|guess|bad|mistake|idea|turn|plan|brain|head|god|next)\b|\b(?:our|the|my) (?:next|first|last|current) \w+ (?:is|are)\b|\bmeine? (?:frage|problem|idee|güte|meinung|kopf)\b|\b(?:a|one) (?:bug|problem|issue) in\b"
@@ -178,6 +179,7 @@ _OWN = re.compile(
     r"in charge|responsible|called|named|learning|studying|training|working (?:as|at|in|for|on|night|part|from)|living|\d+|on (?:call|night|the (?:board|night)|parental|a diet)|in (?:my|the) \w+ (?:semester|year)|at (?:uni|university|school)|closed|open|located|short[- ]sighted|hard of hearing|\w+ish\b|\w+ese\b|\w+ian\b|german|dutch|swiss|french|jewish|muslim|catholic|buddhist|two|three|four|five)\b)"
     rf"|^(?:i|we)(?:'ve| have) (?:got )?(?!{_BAD_HAVE})(?:(?:an?|about|around|over|only|two|three|four|five|six|ten|\d+\S*|no|type|severe|bad|chronic|my own|our own) )?(?:\w+ ?)+"
     r"|^(?:i|we) (?:don't|do not|never|can't|cannot) (?:really |ever |usually )?(?:eat|drink|smoke|drive|work|do \w*days?|speak|use|have (?:a|any|children|kids|internet)|read (?!this|that|it|the)|own|tolerate|handle \w+|hear well|see (?:well|colou?rs?)|deploy|ship|accept|sell|take|celebrate|believe in|digest)\b(?! (?:it|this|that|the answer)\b)"
+    r"|^(?:i|we)(?:'ve| have) been \w+ing .*\b(?:since|for (?:\d+|many|over \d+) years|for years)\b|^(?:i'm|i am) more of an? |^i go by |^i'm known as |^can't (?:have|eat|drink) \w+|^ich (?:werde?|wurde) \w+ (?:gerufen|genannt)\b|^ich (?!habe|hab|verstehe|finde|sehe|will|möchte|brauche|kenne|weiß)\w+ kein\w* \w+|^both (?:of )?(?:my|our) "
     r"|^(?:i|we) look after\b|^(?:i|we) (?:come|am|are) from\b|^(?:i|we) (?:usually|normally|mostly|always|generally|often) (?:get up|go to|go by|come|take|do|have|start|stop)\b|^people call me\b|^everyone calls me\b|\bcalls? me \w+$"
     rf"|^(?:my|our) {_NP}{_ADV}(?:{_VERB_S}|\w+s)\b|^(?:my|our) [\w'-]+(?: [\w'-]+)?'s (?!not\b|so\b|too\b|\w+ing\b|just\b|really\b|broken\b|down\b)\w+|^my name's\b"
     r"|^[\w.& -]{2,40} (?:is|are|was|ist|sind) (?:also |auch )?(?:my|our|mein\w*|unser\w*) (?!favou?rite thing|bad|fault|turn|problem|cup|schuld|problem|ding)\w+|^(?:moved to|live in|living in|work (?:as|at|in|for|from|nights?)|working as|born in|grew up in|based in|got (?:two|three|a) (?:kids?|dog|cat|son|daughter|children)|married to|allergic to|vegan|vegetarian)\b"
@@ -189,7 +191,7 @@ _OWN = re.compile(
     rf"|\b(?:bei uns|bei mir)\b|^(?:mein\w*|unser\w*) {_NP}{_ADV}{_VERB_S}\b|\bheiße ich\b|\bich heiße\b"
 )
 _FIRST_EN = re.compile(
-    rf"^(?:(?:in|at|on|for|during|with|since) (?:[\w'-]+ ){{1,4}}?)?(?:i|we) {_ADV}(?P<verb>[a-z']+)(?P<rest>.*)"
+    rf"^(?:(?:in|at|on|for|during|with|since|from|as of|starting) (?:[\w'-]+ ){{1,4}}?)?(?:i|we) {_ADV}(?P<verb>[a-z']+)(?P<rest>.*)"
 )
 _FIRST_DE = re.compile(
     rf"^(?:ich|wir) {_ADV}(?P<verb>[a-zäöüß]+)(?P<rest>.*)|^(?:\w+ ){{0,3}}?(?P<turned>[a-zäöüß]{{3,}}) (?:ich|wir)\b(?P<after>.*)"
@@ -198,7 +200,7 @@ _PARTICIPLE = re.compile(
     r"\b(?:habe|haben|bin|sind)\b.*\b(?:ge\w+(?:t|en)|ver\w+(?:t|en)|be\w+t|er\w+t|\w+iert|an\w*ge\w+)[.! ]*$"
 )
 _DEFINITE = re.compile(
-    rf"^(?:the|this|der|die|das|dieses|diese) {_NP}{_ADV}{_VERB_S}\b|^(?!(?:everyone|everybody|people|someone|nothing|something|life|it|this|that|there|they|he|she|who|what|what's|fun|octopus\w*|i|we|you|no|not|if|when|wenn|ich|wir|es|er|sie|du|man|mir|mich)\b)(?:[\w'-]+ ){{1,3}}?(?:runs?|starts?|ends?|begins?|opens?|closes?|lives?|listens?|expires?|rotates?|costs?|goes?|go|is due|are due|is stored|are stored|is hosted|läuft|laufen|beginnt|endet|kostet|gehen|geht|liegt|liegen|steht|stehen|öffnet|schließt|macht|übernimmt|need|needs|require|requires) |^[\w./-]+ (?:runs on|listens on|lives (?:at|in)|is (?:the|on port|at|hosted|called|in)|läuft auf|liegt (?:auf|in)|steht (?:auf|in)|heißt) "
+    rf"^(?:the|this|der|die|das|dieses|diese) {_NP}{_ADV}{_VERB_S}\b|^(?:der|die|das|mein\w*|unser\w*) (?:\w+ ){{1,3}}?(?!nicht|jetzt|sehr|mit|seit)\w{{3,}}t (?:jetzt |immer |nur )?\w+|^(?:ab|from|as of) \w+(?: on)? (?:\w+t|the|our|we) |^(?!(?:everyone|everybody|people|someone|nothing|something|life|it|this|that|there|they|he|she|who|what|what's|fun|octopus\w*|i|we|you|no|not|if|when|wenn|ich|wir|es|er|sie|du|man|mir|mich)\b)(?:[\w'-]+ ){{1,3}}?(?:only )?(?:happens?|take place|takes place|is on|are on|is in|are in|is at|are at|runs?|starts?|ends?|begins?|opens?|closes?|lives?|listens?|expires?|rotates?|costs?|goes?|go|is due|are due|is stored|are stored|is hosted|läuft|laufen|beginnt|endet|kostet|gehen|geht|liegt|liegen|steht|stehen|öffnet|schließt|macht|übernimmt|need|needs|require|requires) |^[\w./-]+ (?:runs on|listens on|lives (?:at|in)|is (?:the|on port|at|hosted|called|in)|läuft auf|liegt (?:auf|in)|steht (?:auf|in)|heißt) "
 )
 
 
@@ -207,6 +209,9 @@ _CONDITION = re.compile(
 )
 
 
+_MEANS = re.compile(  # what a word of the speaker stands for
+    r"^(?:when|if|wenn) (?:i|ich) .*(?:\bi mean\b|\bmeine ich\b|\bmein ich\b)|^(?:by|mit) .{2,40} (?:i (?:always )?mean|meine? ich)\b"
+)
 _OWN_MAIN = re.compile(  # the main clause after a condition is about the speaker or others
     r"(?:,| then| dann)? (?:i|we|he|she|they)(?:'ll| will|'d|'m| am| want| feel| get| go)? |, (?:it|my|the) |\b\w+ (?:ich|wir|er|sie|es|man)\b(?!.* (?:bitte|immer|nie)\b)"
 )
@@ -216,9 +221,9 @@ def _is_instruction(said: "_Said") -> bool:
     text = said.rest
     if _SHOULD.match(text) and (said.lasts or not _SPECIFIC.search(text)):
         return True
-    if _WANTS_YOU.match(text):
+    if _WANTS_YOU.match(text) and not (_STYLE.match(text) and not _SPECIFIC.search(text)):
         return said.lasts or bool(re.match(r"^(?:ich|wir) .* keine?n? ", text))
-    if _CONDITION.match(text) and not _OWN_MAIN.search(text[8:]):
+    if _MEANS.match(text) or (_CONDITION.match(text) and not _OWN_MAIN.search(text[8:])):
         return True
     bare = re.sub(
         r"^(?:(?:always|never|please|bitte|immer|nie|niemals|just|only|nur|don't|do not|ever|ab \w+|from \w+ on),? )+",
@@ -308,25 +313,22 @@ _READINGS: tuple[tuple[Sense, Callable[[_Said], object]], ...] = (
 )
 
 
-_CONCRETE = re.compile(
-    r"(?<=[\w,;:] )(?!I\b)[A-ZÄÖÜ](?:[\wäöüß-]{2,}|\b)|\b(?i:one|two|three|four|five|six|seven|eight|nine|ten|twelve|twenty|thirty|ninety|hundred|every|daily|weekly|monthly|yearly|always|never|only|"
-    r"(?:mon|tues|wednes|thurs|fri|satur|sun)days?|zwei|drei|vier|fünf|sechs|sieben|acht|neun|zehn|zwölf|täglich|wöchentlich|monatlich|jeden?|jede|immer|nie|nur|montags?|dienstags?|mittwochs?|donnerstags?|freitags?|samstags?|sonntags?)\b"
-)
+def _words_of(sentence: str) -> str:
+    """Return the plain words of a sentence without its quotation marks."""
+    return plain(sentence.translate(_NO_MARKS))
+
+
+_NO_MARKS = dict.fromkeys(map(ord, '"“”„«»`'))
 
 
 def is_transient(sentence: str) -> bool:
     """True for a state that passes and a report of trouble."""
-    return _TRANSIENT.search(without_lead(plain(sentence))) is not None
-
-
-def is_concrete(sentence: str) -> bool:
-    """True if a sentence names something concrete: a value, a name, a number, a day."""
-    return bool(values(sentence)) or _CONCRETE.search(sentence) is not None
+    return _TRANSIENT.search(without_lead(_words_of(sentence))) is not None
 
 
 def find_sense(sentence: str) -> Sense | None:
     """Return what a sentence says that lasts; None for nothing."""
-    text = plain(sentence)
+    text = _words_of(sentence)
     rest = without_lead(text)
     said = _Said(
         text=text,
@@ -345,16 +347,16 @@ def find_sense(sentence: str) -> Sense | None:
     if text.endswith("?"):
         return None
     found = next((sense for sense, is_so in _READINGS if is_so(said)), None)
-    return "definite" if found is None and is_told(sentence) else found
+    return "told" if found is None and is_told(sentence) else found
 
 
 def is_told(sentence: str) -> bool:
     """True if an order to remember precedes a statement about anything."""
-    text = plain(sentence)
+    text = _words_of(sentence)
     return (
         _ORDER.search(text) is not None
         and re.match(
-            r"(?:the|a|an|my|our|der|die|das|ein\w*|mein\w*|unser\w*|[\w'-]+ (?:is|are|has|ist|sind|hat)) ?\b.* ",
+            r"(?:i|we|ich|wir|the|a|an|my|our|der|die|das|ein\w*|mein\w*|unser\w*|[\w'-]+ (?:is|are|has|ist|sind|hat)) ?\b.* ",
             without_lead(text),
         )
         is not None
@@ -363,7 +365,7 @@ def is_told(sentence: str) -> bool:
 
 def is_order(sentence: str) -> bool:
     """True if a sentence orders to remember what it says, or to do so from now on."""
-    text = plain(sentence)
+    text = _words_of(sentence)
     if _ORDER.search(text):
         return True
     return _LASTS_STRONGLY.search(text) is not None and find_sense(sentence) in {
