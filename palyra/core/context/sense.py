@@ -7,7 +7,7 @@
     change      what is no longer as it was: moved, renamed, switched, no longer
     own         a lasting fact about the person, the people and things of the person
     definite    a fact about a thing that both know: "the staging database listens on port 6432"
-    told        anything else that the person orders to remember
+    noted       anything else that the person orders to remember
 
 The forms are read from plain words (`core.context.speech`): who the subject is, whether its verb is a
 present tense of a state or a habit, and whether the object is general.  A single request names *the*
@@ -20,7 +20,7 @@ from typing import Literal, NamedTuple
 
 from palyra.core.context.speech import CHANGES, plain, without_lead
 
-Sense = Literal["instruction", "taste", "decision", "change", "own", "definite", "told"]
+Sense = Literal["instruction", "taste", "decision", "change", "own", "definite", "noted"]
 
 _ADV = (
     r"(?:(?:really|just|also|now|still|usually|normally|generally|mostly|mainly|always|never|only|often|sometimes|actually|basically|definitely|"
@@ -209,7 +209,7 @@ _CONDITION = re.compile(
 )
 
 
-_MEANS = re.compile(  # what a word of the speaker stands for
+_MEANS = re.compile(  # the meaning of a word of the speaker
     r"^(?:when|if|wenn) (?:i|ich) .*(?:\bi mean\b|\bmeine ich\b|\bmein ich\b)|^(?:by|mit) .{2,40} (?:i (?:always )?mean|meine? ich)\b"
 )
 _OWN_MAIN = re.compile(  # the main clause after a condition is about the speaker or others
@@ -347,10 +347,10 @@ def find_sense(sentence: str) -> Sense | None:
     if text.endswith("?"):
         return None
     found = next((sense for sense, is_so in _READINGS if is_so(said)), None)
-    return "told" if found is None and is_told(sentence) else found
+    return "noted" if found is None and is_noted(sentence) else found
 
 
-def is_told(sentence: str) -> bool:
+def is_noted(sentence: str) -> bool:
     """True if an order to remember precedes a statement about anything."""
     text = _words_of(sentence)
     return (

@@ -73,7 +73,7 @@ SIGNS_BPS = {
     "own": 1_500,
     "settled": 1_500,
     "definite": 1_000,
-    "told": MAYBE_BPS,  # no form says that it lasts
+    "noted": MAYBE_BPS,  # no form says that it lasts
     "value": 500,
     "unsure": -3_000,
     "once": -4_000,
@@ -89,7 +89,7 @@ SIGNS_BPS = {
     "hidden": -4_000,
 }
 _SIGN_OF: dict[Sense, str] = {
-    "instruction": "lasting", "taste": "own", "decision": "settled", "change": "settled", "own": "own", "definite": "definite", "told": "told",
+    "instruction": "lasting", "taste": "own", "decision": "settled", "change": "settled", "own": "own", "definite": "definite", "noted": "noted",
 }  # fmt: skip
 _DOUBT_OF: dict[Talk, str] = {
     "ironic": "ironic", "reported": "reported", "supposed": "supposed", "past": "past", "idle": "task", "task": "task",
@@ -350,7 +350,7 @@ def _find_meaning(quote: str, text: str) -> Meaning | None:
     clauses = cut.split(text)
     for clause in clauses[1:] if has_contrast else clauses:
         found = find_sense(clause) if len(clause.split()) >= _MIN_CLAUSE_WORDS else None
-        if found in {None, "definite", "told"} or _talk_of(clause) not in _HARMLESS:
+        if found in {None, "definite", "noted"} or _talk_of(clause) not in _HARMLESS:
             continue
         return Meaning(found, text if talk in _HARMLESS else clause.strip(" ,;"))
     return whole
