@@ -51,7 +51,8 @@ async def test_an_accepted_preference_is_in_the_next_prompt(learner: DaemonProce
             for each in (await ann.explain_context(asked)).segments
             if each.layer == "preferences"
         ]
-        (used,) = (await ann.get_memory_used(asked)).uses
+        uses = (await ann.get_memory_used(asked)).uses
+        (used,) = [each for each in uses if each.way == "standing"]
         assert (True, used.items[0].memory_id, "standing") == (shown.kept, shown.name, used.way)
         await ann.undo_candidate(one)
         assert [] == await preferences(ann, (await talk(ann, ask))[0])
