@@ -2181,6 +2181,7 @@ export interface MemoryFound {
   score: number;
   parts: MemoryScore;
   lineage?: Lineage[];
+  later?: string | null;
   why?: string | null;
 }
 
@@ -2193,6 +2194,7 @@ export interface MemoryScore {
   form?: number;
   session?: number;
   context?: number;
+  newer?: number;
 }
 
 /** One item; with a session or a channel only if it is recalled there. */

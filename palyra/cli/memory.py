@@ -281,8 +281,9 @@ def _print_hits(found: MemorySearched, *, why: bool) -> None:
     if not found.hits:
         say("nothing found", dim=True)
     for hit in found.hits:
-        author = f"{hit.author}: " if hit.author else ""
-        say(f"{hit.memory_id}  {hit.score:.3f}  {hit.kind}  {author}{one_line(hit.text, 160)}")
+        source = f"earlier than {hit.later}: " if hit.later else ""
+        source += f"{hit.author}: " if hit.author else ""
+        say(f"{hit.memory_id}  {hit.score:.3f}  {hit.kind}  {source}{one_line(hit.text, 160)}")
         if why and hit.why is not None:
             say(f"    {hit.why}", dim=True)
     if found.degraded:

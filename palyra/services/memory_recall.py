@@ -12,6 +12,8 @@ from palyra.core.model.sources import ContextSource, MemorySources, RecallScope
 from palyra.errors import Unavailable
 from palyra.services.memory_search import MemorySearch
 
+EARLIER = ", earlier: a newer memory says otherwise"
+
 
 class MemoryRecall:
     """`core.ports.PromptRecall` of the memory."""
@@ -47,7 +49,11 @@ class MemoryRecall:
             self._search.note_use(_use(scope, way, question), pack.hits)
         standing = () if scope.is_explicit else (await self._search.find_standing(place)).shown
         known = {item.memory_id for item in standing}
-        return tuple(_as_source(hit.item) for hit in pack.hits if hit.item.memory_id not in known)
+        return tuple(
+            _as_source(hit.item, is_earlier=hit.later is not None)
+            for hit in pack.hits
+            if hit.item.memory_id not in known
+        )
 
     async def find_standing(self, scope: RecallScope) -> MemorySources:
         """See `core.ports.PromptRecall`; a run's items are listed by `memory.used`."""
@@ -70,13 +76,13 @@ def _use(scope: RecallScope, way: MemoryWay, question: str) -> RecallUse:
     )
 
 
-def _as_source(item: MemoryRecord) -> ContextSource:
+def _as_source(item: MemoryRecord, *, is_earlier: bool = False) -> ContextSource:
     day = datetime.fromtimestamp(item.at_ms / 1000, UTC)
     author = f"{item.author}, " if item.author else ""
     return ContextSource(
         name=item.memory_id,
         kind=item.kind,
         text=item.text,
-        note=f"{author}{day:%Y-%m-%d}",
+        note=f"{author}{day:%Y-%m-%d}{EARLIER if is_earlier else ''}",
         trust=item.trust,
     )

@@ -252,9 +252,10 @@ def _place(call: ToolCall) -> MemoryPlace:
 
 def _render(hit: MemoryHit) -> str:
     item = hit.item
-    author = f"{item.author}: " if item.author else ""
+    source = f"earlier than {hit.later}: " if hit.later else ""
+    source += f"{item.author}: " if item.author else ""
     return (
-        f"{item.memory_id} [{item.kind}, {_date(item.at_ms)}, {hit.score:.3f}] {author}{item.text}"
+        f"{item.memory_id} [{item.kind}, {_date(item.at_ms)}, {hit.score:.3f}] {source}{item.text}"
     )
 
 

@@ -123,6 +123,34 @@ async def test_entries_of_an_older_version_are_written_again(kit: MemoryKit) -> 
 
 
 @pytest.mark.real
+async def test_a_question_of_a_day_finds_what_is_of_it(kit: MemoryKit) -> None:
+    """With vectors too: a day without a word of the item is enough, and other days are left out."""
+    day_ms = 86_400_000
+    first = await kit.add("the gauge read seven units")
+    kit.clock.now_ms += day_ms
+    await kit.add("the mast fell")
+    await kit.keep_up()
+    assert [first] == await kit.found("what happened yesterday?")
+    assert [first] == await kit.found("gestern")
+
+
+@pytest.mark.real
+async def test_the_newer_of_two_values_comes_first(kit: MemoryKit) -> None:
+    """Also where an import superseded nothing; the earlier one names it."""
+    day_ms = 86_400_000
+    drafts = [
+        MemoryDraft(text="Our standup is at 9:15", kind="fact", at_ms=day_ms),
+        MemoryDraft(text="standup moved to 9:45", kind="fact", at_ms=90 * day_ms),
+    ]
+    await kit.memories.import_items(ANN, drafts)
+    await kit.keep_up()
+    hits = (await kit.search.search(ANN, "when is our standup", WANTED)).hits
+    assert ["standup moved to 9:45", "Our standup is at 9:15"] == [each.item.text for each in hits]
+    assert [None, hits[0].item.memory_id] == [each.later for each in hits]
+    assert [pytest.approx(sum(each.parts.values())) for each in hits] == [e.score for e in hits]
+
+
+@pytest.mark.real
 async def test_a_change_of_the_text_is_embedded_again(kit: MemoryKit) -> None:
     """The vector of an earlier text is gone with the edit, and made again by the upkeep."""
     own = await kit.add("cmake builds the project")

@@ -58,6 +58,21 @@ def test_the_day_of_a_question_decides_between_equals(kept: Memory, find: Find) 
     assert "m1" == find("which race was on 9 June 2023?")[0]
 
 
+def test_a_question_of_a_day_finds_what_is_of_it(kept: Memory, find: Find) -> None:
+    """Said on that day, or naming it; nothing else, whatever its words, and nothing of others."""
+    day_ms = 86_400_000  # NOW_MS is on 15 June 2025
+    kept.file.put(
+        memory("m0", "the boiler broke", at_ms=NOW_MS - day_ms),
+        memory("m1", "Ann happened to call", at_ms=NOW_MS - 9 * day_ms),
+        memory("m2", "the fair was on 14 June 2025", at_ms=NOW_MS),
+        memory("m3", "the mast fell", at_ms=NOW_MS - day_ms, principal="bob"),
+    )
+    assert {"m0", "m2"} == set(find("what happened on 14 June?"))
+    assert {"m0", "m2"} == set(find("yesterday"))
+    assert ["m2"] == find("yesterday", since_ms=NOW_MS - 1)
+    assert [] == find("what happened on 3 May?")
+
+
 def test_a_foreign_question_finds_nothing(kept: Memory, find: Find) -> None:
     """Without a word in common, or without any word, nothing is returned."""
     kept.say("the build is green")

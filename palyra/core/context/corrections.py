@@ -1,9 +1,10 @@
 """Corrections: which earlier statements a later one makes invalid.
 
-Two readings.  `find_replaced` recognizes a correction that names what it replaces or repeats the
+Three readings.  `find_replaced` recognizes a correction that names what it replaces or repeats the
 statement with other values; it may find several.  `find_corrected` weighs corrections in words of
 their own (`no wait, staging is on 9443`) and finds at most one, because a wrong guess must not cost
-more.  `Mentions` is the index of both: a correction is compared with the statements that share one of
+more.  `find_changed` reads them as the memory does (`core.memory.changes`): a change of a part is none,
+since what is taken back is gone from the summary.  `Mentions` is the index of both: a correction is compared with the statements that share one of
 its rarest words, so a long session of corrections is read in linear time.
 """
 
@@ -25,6 +26,7 @@ from palyra.core.context.statements import (
     values,
     whole_words,
 )
+from palyra.core.memory.changes import compare
 
 _ADDS = whole_words(
     r"also", r"too", r"as well", r"in addition", r"auch", r"zusätzlich", r"außerdem"
@@ -104,6 +106,7 @@ def find_replaced(newer: Statement, earlier: Iterable[str]) -> list[int]:
         place
         for place, text in enumerate(earlier)
         if _is_replaced(mine, _said(text), named_old, kept)
+        and compare(newer.text, text) != "touches"  # of a part
     ]
 
 
@@ -261,6 +264,18 @@ def _fits(mine: _Weighing, kind: StatementKind, old: str, shared: int) -> bool:
     return bool(changed & mine.shapes - {"a"})
 
 
+def find_changed(newer: Statement, earlier: Iterable[tuple[StatementKind, str]]) -> list[int]:
+    """Return the places of the earlier statements that `newer` changes as a whole.
+
+    A constraint is taken back by a word of correction only, and never by a value.
+    """
+    return [
+        place
+        for place, (kind, text) in enumerate(earlier)
+        if (kind != "constraint" or newer.corrects) and compare(newer.text, text) == "replaces"
+    ]
+
+
 class Mentions:
     """Index of statements by their words.  Keys are the caller's; a later `add` is a later statement."""
 
@@ -294,6 +309,12 @@ class Mentions:
             found |= min((self._by_word.get(word, frozenset()) for word in words), key=len)
         return sorted(found, key=self._places.__getitem__)
 
+    def find_sharing(self, newer: Statement) -> list[str]:
+        """Return the keys of the latest statements that share a word with this one, latest first."""
+        said = _said(newer.text)
+        found = set[str]().union(*(self._by_word.get(word, ()) for word in said.about | said.terms))
+        return sorted(found, key=self._places.__getitem__, reverse=True)[:MAX_SHARING]
+
     def find_near(self, newer: Statement) -> Iterator[str]:
         """Yield the keys that `find_corrected` may choose, latest first."""
         mine = _weighing(newer)
@@ -304,6 +325,7 @@ class Mentions:
         yield from sorted(found, key=self._places.__getitem__, reverse=True)
 
 
+MAX_SHARING = 30
 _NEAR_WORDS = 4
 _LEAD_WORDS = 2
 _YEAR = re.compile(r"(?:19|20)\d\d")

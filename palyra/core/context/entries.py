@@ -34,6 +34,7 @@ import msgspec
 from palyra.core.context import corrections, statements
 from palyra.core.context.corrections import Mentions
 from palyra.core.context.statements import Statement, StatementKind
+from palyra.core.memory.changes import has_cue
 from palyra.core.model.messages import (
     AssistantMessage,
     GuidanceMessage,
@@ -406,7 +407,7 @@ class _Builder:
         Returns the statement to keep: a correction without a subject keeps that of what it
         corrects, without the value that is no longer valid.
         """
-        if not statement.corrects:
+        if not _may_change(statement, by):
             return statement
         place = (placed.run_id, placed.index)
         known = self._before_ids if place in self._before.ahead else frozenset[str]()
@@ -423,6 +424,7 @@ class _Builder:
         near = list(removable(mentions.find_replaceable(statement)))
         found = corrections.find_replaced(statement, [entry.text for _, entry in near])
         wrong = [near[at][0] for at in found]
+        wrong = wrong or _find_changed(statement, by, removable(mentions.find_sharing(statement)))
         is_spent = self._is_known(statement, placed)  # its guess was right or wrong before
         if not (wrong or is_spent) and by == "user" and corrections.takes_back(statement):
             near = list(removable(mentions.find_near(statement)))
@@ -529,6 +531,21 @@ class _Builder:
                     "ask", asked[-1], placed.run_id, placed.index, "model", trust=self._lowest_trust
                 )
             )
+
+
+def _may_change(statement: Statement, by: Literal["user", "model"]) -> bool:
+    return statement.corrects or (by == "user" and has_cue(statement.text))
+
+
+def _find_changed(
+    statement: Statement, by: Literal["user", "model"], sharing: Iterable[tuple[str, Entry]]
+) -> list[str]:
+    """Return the keys of the user's statements that another one of the user changes as a whole."""
+    if by != "user":
+        return []
+    near = [(key, entry) for key, entry in sharing if entry.by == "user"]
+    said = ((cast("StatementKind", entry.kind), entry.text) for _, entry in near)
+    return [near[at][0] for at in corrections.find_changed(statement, said)]
 
 
 def _completed(statement: Statement, corrected: Entry) -> Statement:

@@ -27,23 +27,37 @@ from palyra.core.memory.clause_words import (
     ADDS,
     ARTICLES,
     ASKS,
+    ATTRIBUTES,
     BRIEF,
     CORRECTS,
     DERIVED,
+    DIRECTIONS,
     DISLIKES,
+    EMPTY,
+    ENDS,
+    FIRST,
+    FOR_GOOD,
+    GENERIC,
     GERMAN,
     IS,
     LEAD_OF,
     LIKE,
     LIVE,
+    NAMED,
+    NEGATIONS,
     OPEN,
+    PALE,
     PART,
     PLACED,
+    RESUMES,
     ROLE,
     SENTENCE,
     SINGLE,
+    STARTS,
     STRONG,
     TITLE,
+    UNCHANGED,
+    UNITS,
     USE,
     WEAK,
     fold,
@@ -51,6 +65,7 @@ from palyra.core.memory.clause_words import (
 from palyra.core.memory.clauses import CACHED, STEM_CHARS, Clause, is_noun, read_clause, read_tokens
 
 MAX_CHARS = 300  # of a statement; a longer text is no statement
+NEAR_SHARE = 0.5  # of the words of both statements
 
 
 # --- decision ------------------------------------------------------------------------------------
@@ -73,6 +88,113 @@ def compare(newer: str, older: str) -> Change:
             return change
         found = change if change != "unrelated" else found
     return found
+
+
+@lru_cache(CACHED)
+def restates(one: str, other: str) -> bool:
+    """True if two statements say the same in other words, in another order or with a misspelt word.
+
+    They have the same words for things and people, the same values and the same sense; a verb may be
+    another one ("we use X for Y", "Y runs on X").  What narrows one of them has to be in both.
+    """
+    if max(len(one), len(other)) > MAX_CHARS:
+        return False
+    theirs = read_clause(other)
+    mine = _in_words_of(read_clause(one), theirs)
+    content, sense = _content(mine), _sense(mine)
+    if content != _content(theirs) or mine.slots != theirs.slots or sense != _sense(theirs):
+        return False
+    is_enough = len(content) + len(mine.verbs & theirs.verbs) + abs(sense[0]) >= _MISSING
+    return is_enough and not (
+        _is_turned(mine, theirs) or _has_other_verb(mine, theirs) or _has_other_side(mine, theirs)
+    )
+
+
+def _has_other_verb(mine: Clause, theirs: Clause) -> bool:
+    """True for "speaks French" and "teaches French", for "opens" and "closes"."""
+    verbs = mine.verbs | theirs.verbs
+    is_other = bool(mine.verbs and theirs.verbs) and mine.verbs.isdisjoint(theirs.verbs)
+    return (is_other and not verbs <= PALE) or bool(verbs & ENDS and verbs & STARTS)
+
+
+def _has_other_side(mine: Clause, theirs: Clause) -> bool:
+    """True if another word is the owner, the direction or the speaker."""
+    for side in (_directions, _owners):
+        ours, known = side(mine), side(theirs)
+        if ours and known and ours != known:
+            return True
+    speaks = [any(each.plain in FIRST for each in clause.tokens) for clause in (mine, theirs)]
+    is_about_other = bool(mine.name or theirs.name or mine.is_third or theirs.is_third)
+    return speaks[0] != speaks[1] and is_about_other
+
+
+def _content(clause: Clause) -> frozenset[str]:
+    content = clause.nouns.union(*clause.slots.values())
+    generic = {each.term for each in clause.tokens if each.plain in GENERIC}
+    return content if len(content) > 1 else content | generic
+
+
+def _sense(clause: Clause) -> tuple[int, bool, frozenset[str]]:
+    """Return what is liked or disliked, whether something is denied, and what else is said."""
+    plain = {each.plain for each in clause.tokens}
+    liking = _liking(clause)
+    rest = {
+        each.plain
+        for each in clause.tokens
+        if not (each.kind or is_noun(each) or each.term[0] == "=" or each.plain in UNITS)
+    }
+    rest -= EMPTY | FIRST | NEGATIONS | DISLIKES | GENERIC
+    return liking, not liking and not plain.isdisjoint(NEGATIONS), frozenset(rest)
+
+
+def _owners(clause: Clause) -> set[str]:
+    return set(_OWNER.findall(clause.text)) - FIRST - {"it", "that"}
+
+
+_OWNER = re.compile(r"(\w+)'s(?=\s)")
+
+
+def _is_turned(mine: Clause, theirs: Clause) -> bool:
+    """True if one verb has the two sides exchanged: "Ann leads Bob", "Bob leads Ann"."""
+    is_symmetric = "be" in {mine.tie, theirs.tie} or not mine.verbs & theirs.verbs
+    return (
+        not is_symmetric
+        and bool(mine.subject)
+        and mine.subject != theirs.subject
+        and bool(theirs.subject)
+    )
+
+
+def _directions(clause: Clause) -> set[str]:
+    """Return the prepositions of direction, each with the word behind it."""
+    return {
+        f"{before.plain} {after.term}"
+        for before, after in pairwise(each for each in clause.tokens if each.plain not in ARTICLES)
+        if before.plain in DIRECTIONS
+    }
+
+
+def has_cue(text: str) -> bool:
+    """True if a statement has a word of change."""
+    plain = fold(text[: MAX_CHARS + 1])
+    return STRONG.search(plain) is not None or WEAK.search(plain) is not None
+
+
+@lru_cache(CACHED)
+def follows(newer: str, older: str) -> bool:
+    """True if a later statement is to be read before an earlier one: it is about the same, and differs.
+
+    Wider than `compare`, as it decides about an order only: a word of change, or half of the words.
+    """
+    if max(len(newer), len(older)) > MAX_CHARS or newer == older:
+        return False
+    mine, theirs = _in_words_of(read_clause(newer), read_clause(older)), read_clause(older)
+    new, old = mine.nouns | mine.verbs, theirs.nouns | theirs.verbs
+    if new.isdisjoint(old) or mine.terms == theirs.terms or _is_other(mine, theirs):
+        return False
+    if STRONG.search(mine.text) or WEAK.search(mine.text):
+        return True
+    return len(new & old) >= NEAR_SHARE * len(new | old)
 
 
 def _parts(text: str) -> Iterator[str]:
@@ -116,30 +238,45 @@ def _is_form(term: str, other: str) -> bool:
     short, long = sorted((term, other), key=len)
     if long.startswith(short) and long.removeprefix(short) in DERIVED:
         return True
-    if min(len(term), len(other)) <= STEM_CHARS or term[0] != other[0] or term[-1] != other[-1]:
-        return False
+    return term[0] == other[0] and _is_misspelt(term, other)
+
+
+def _is_misspelt(term: str, other: str) -> bool:
+    """True if a letter is missing, doubled or exchanged; "Mario" is no "Maria"."""
     if sorted(term) == sorted(other):
         return sum(a != b for a, b in zip(term, other, strict=True)) == 2  # noqa: PLR2004 - exchanged
+    if term[-1] != other[-1]:
+        return False
     start = next((at for at, (a, b) in enumerate(zip(term, other, strict=False)) if a != b), 0)
-    return (
-        term[start + 1 :] == other[start:]
-        or term[start:] == other[start + 1 :]
-        or (len(term) == len(other) and term[start + 1 :] == other[start + 1 :])
-    )
+    is_one_more = term[start + 1 :] == other[start:] or term[start:] == other[start + 1 :]
+    is_other = len(term) == len(other) > STEM_CHARS and term[start + 1 :] == other[start + 1 :]
+    return is_one_more or is_other
 
 
 def _compare(mine: Clause, theirs: Clause) -> Change:
     if _is_other(mine, theirs):
         return "unrelated"
-    is_changed = _denies(mine, theirs) or _reverses(mine, theirs) or _gives_value(mine, theirs)
+    is_changed = (
+        _denies(mine, theirs)
+        or _reverses(mine, theirs)
+        or _resumes(mine, theirs)
+        or _gives_value(mine, theirs)
+    )
     if not is_changed:
         return "unrelated"
     return "touches" if _has_more(mine, theirs) or _is_brief(mine, theirs) else "replaces"
 
 
 def _is_brief(mine: Clause, theirs: Clause) -> bool:
+    """True for an exception of a day; "yesterday" is when a change was made."""
     is_term = "extended" in mine.text or "verlaenger" in mine.text or "verschoben" in mine.text
-    return not is_term and _differs(BRIEF, mine, theirs)
+    if is_term:
+        return False
+    is_made = STRONG.search(mine.text) is not None
+    return any(
+        match[0] not in theirs.text and not (is_made and match[0] in {"yesterday", "gestern"})
+        for match in BRIEF.finditer(mine.text)
+    )
 
 
 def _differs(cue: re.Pattern[str], mine: Clause, theirs: Clause) -> bool:
@@ -153,16 +290,23 @@ def _differs(cue: re.Pattern[str], mine: Clause, theirs: Clause) -> bool:
 
 def _is_other(mine: Clause, theirs: Clause) -> bool:
     """True if both may be true: nothing shared, an addition, a plan, another person or scope."""
-    is_value = not mine.has_verb and mine.denied & theirs.value  # "imperative mood, not past tense"
+    is_value = mine.denied & theirs.value and (
+        not mine.has_verb  # "imperative mood, not past tense"
+        or (theirs.subject and theirs.subject <= mine.subject)  # "the kids bike instead of …"
+    )
+    known = theirs.terms | mine.given
+    if theirs.terms.isdisjoint(ATTRIBUTES):
+        known |= ATTRIBUTES
     return (
         (mine.terms.isdisjoint(theirs.terms) and not (mine.is_first and theirs.is_first))
         or _differs(ADDS, mine, theirs)
         or _differs(OPEN, mine, theirs)
+        or _differs(UNCHANGED, mine, theirs)
         or _is_other_person(mine, theirs)
         or _is_other_daytime(mine, theirs)
         or bool(mine.scope - theirs.terms)
         or _is_qualified_otherwise(mine, theirs)
-        or (bool(mine.subject - theirs.terms - mine.given) and not is_value)
+        or (bool(mine.subject - known) and not is_value)
     )
 
 
@@ -171,7 +315,8 @@ def _is_other_person(mine: Clause, theirs: Clause) -> bool:
         return True
     if mine.persons and not theirs.persons and theirs.is_first:
         return True
-    if theirs.persons - mine.persons and (mine.is_first or mine.subject):
+    is_of_them = not mine.persons.isdisjoint(theirs.persons)  # of one of several
+    if theirs.persons - mine.persons and not is_of_them and (mine.is_first or mine.subject):
         return True
     return mine.is_third and theirs.is_first and not theirs.subject
 
@@ -218,6 +363,10 @@ def _denies(mine: Clause, theirs: Clause) -> bool:
         hit = mine.denied & theirs.terms - (mine.subject & theirs.subject)
     if not hit or (theirs.name and theirs.name not in mine.terms):
         return False
+    is_of_a_day = (hit - theirs.subject).isdisjoint(theirs.nouns | theirs.verbs)
+    is_at_a_time = "time" in mine.slots.keys() - theirs.slots.keys()
+    if (is_of_a_day or is_at_a_time) and FOR_GOOD.search(mine.text) is None:
+        return False
     return len(theirs.nouns - mine.nouns) <= _MISSING + len(hit)
 
 
@@ -238,6 +387,19 @@ def _reverses(mine: Clause, theirs: Clause) -> bool:
         return False
     rest = theirs.nouns - mine.nouns
     return bool(liked) and len(rest) <= (1 if STRONG.search(mine.text) else 0)
+
+
+def _resumes(mine: Clause, theirs: Clause) -> bool:
+    """True if the later one does again what the earlier one denies: "I eat fish again"."""
+    ours, known = ({each.plain for each in clause.tokens} for clause in (mine, theirs))
+    is_again = RESUMES.search(mine.text) is not None and ours.isdisjoint(NEGATIONS)
+    return (
+        is_again
+        and not known.isdisjoint(NEGATIONS)
+        and bool(theirs.nouns)
+        and theirs.nouns <= mine.nouns
+        and bool(mine.verbs & theirs.verbs)
+    )
 
 
 def _liking(clause: Clause) -> int:
@@ -283,6 +445,8 @@ def _has_same_subject(mine: Clause, theirs: Clause) -> bool:
         return False
     if mine.nouns & theirs.nouns and ASKS.search(mine.text):
         return True  # an instruction: "please write the comments in German from now on"
+    if mine.subject and not theirs.subject and theirs.is_first and not mine.is_first:
+        return not mine.subject.isdisjoint(theirs.terms) and bool(mine.verbs & theirs.verbs)
     if mine.subject:
         return not mine.subject.isdisjoint(theirs.subject or theirs.terms)
     if not theirs.subject.isdisjoint(mine.terms):
@@ -311,7 +475,8 @@ def _gives_slot(
     if "id" in changed:
         new, old = new - mine.slots["id"], old - theirs.slots["id"]
     if is_strong:
-        return len(new) <= _MISSING and len(old) <= _MISSING
+        is_near = len(new) <= _MISSING and len(old) <= _MISSING
+        return is_near and _is_same_measure(mine, theirs, changed[0])
     is_bundle = mine.slots.keys() == theirs.slots.keys() and mine.subject
     if (len(changed) > 1 and not (is_weak and is_bundle)) or added:
         return False
@@ -330,10 +495,22 @@ def _gives_slot(
     return all("/" in value or "." in value for value in mine.slots["id"] | theirs.slots["id"])
 
 
+def _is_same_measure(mine: Clause, theirs: Clause, kind: str) -> bool:
+    """True unless the verbs, or what a number counts, are others: "port 443", "stage 0", "43 lines"."""
+    is_moved = not mine.verbs or mine.verbs == {LIVE}
+    if not is_moved and theirs.verbs and mine.verbs.isdisjoint(theirs.verbs):
+        return False
+    ours, known = _labels(mine, kind), _labels(theirs, kind)
+    return kind != "number" or not (ours and known) or not ours.isdisjoint(known)
+
+
 def _labels(clause: Clause, kind: str) -> set[str]:
-    """Return the words directly in front of the values of a kind: "size" of "size 40"."""
-    pairs = pairwise(clause.tokens)
-    return {before.term for before, after in pairs if after.kind == kind and is_noun(before)}
+    """Return the words in front of the values of a kind and their units: "size 40", "40 euros"."""
+    pairs = [*pairwise(clause.tokens)]
+    units = {
+        UNITS[unit.plain] for value, unit in pairs if value.kind == kind and unit.plain in UNITS
+    }
+    return units | {word.term for word, value in pairs if value.kind == kind and is_noun(word)}
 
 
 def _gives_words(mine: Clause, theirs: Clause, *, is_strong: bool) -> bool:
@@ -357,17 +534,23 @@ def _gives_words(mine: Clause, theirs: Clause, *, is_strong: bool) -> bool:
     return (
         not (ours.isdisjoint(known) or is_other_tie)
         and is_same_verb
-        and _is_single(mine, theirs, known)
+        and _is_single(mine, theirs, ours, known)
     )
 
 
-def _is_single(mine: Clause, theirs: Clause, known: set[str]) -> bool:
+def _is_single(mine: Clause, theirs: Clause, ours: set[str], known: set[str]) -> bool:
     """True if what the earlier statement says has one value at a time."""
+    if known - {""} and not ours & known - {""}:
+        return False
     if known - {""}:
         return bool(mine.nouns & theirs.nouns or mine.verbs & theirs.verbs & SINGLE)
+    if theirs.name or theirs.head not in mine.terms | {""}:
+        return False
+    is_named = NAMED in theirs.verbs and bool(theirs.subject)
+    is_named = is_named and (NAMED in mine.verbs or not mine.has_verb)
     is_attribute = theirs.tie == "be" and (theirs.is_identity or len(theirs.subject) >= _MISSING)
-    is_same = mine.subject & theirs.subject and mine.verbs & theirs.verbs
-    return not theirs.name and (is_attribute or bool(is_same and theirs.tie != "be"))
+    is_same = mine.subject & theirs.subject or (mine.verbs & SINGLE and mine.is_first)
+    return is_named or is_attribute or bool(is_same and mine.verbs & theirs.verbs)
 
 
 def _is_move(mine: Clause, theirs: Clause) -> bool:

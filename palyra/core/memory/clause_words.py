@@ -42,7 +42,7 @@ FUNCTION = words(
     " fuer mit aus nach als er sie es ihm ihr ihn ihre ihrem ihren ist sind war waren sein bin bist seid hat"
     " habe haben hatte hatten wird werden wurde wurden worden kann koennen so sehr noch schon auch da dort hier man"
     " sich ja doch mal eben halt nur aber ueber um bis ab seit pro nicht kein keine keinen keinem keiner jetzt nun"
-    " dass wie was der uns euch ne nen nem ner fuern fuers later newer above or uebrigens lange lang ewig long sadly unfortunately luckily leider everywhere dazu dir stell vor after every due done etwa erst immer total gern gerne wirklich echt super komplett absolut wieder again always only bitte btw naja ach also denn haetten waere ins ans vom hab habs"
+    " dass wie was der uns euch zustaendig verantwortlich responsible charge dabei aktiv uebers ums vors noch pm o'clock jeden jede jedes jedem hoechstens max maximal consists bekommt kriegt erhaelt ne nen nem ner fuern fuers later newer above or uebrigens lange lang ewig long sadly unfortunately luckily leider everywhere dazu dir stell vor after every due done etwa erst immer total gern gerne wirklich echt super komplett absolut wieder again always only bitte btw naja ach also denn haetten waere ins ans vom hab habs"
 )
 # Words of a change and of its time, which are neither subject nor value.
 CHANGE_WORDS = words(
@@ -61,15 +61,14 @@ CHANGE_WORDS = words(
     " neu neue neuer neues neuen neuem frueher vorher seitdem letzte letzten letzter woche monat jahr gestern heute"
     " heutzutage zwischenzeitlich endlich komplett ganz hoch runter geworden stimmt falsch raus weg zieht ziehen"
 )
-# Verbs that only tie a value to its subject, by what they say; verbs of one group are one verb.
 # Verbs of one group are one verb.
 _VERBS = """
-live lives living lived reside resides based settled moved relocated wohne wohn wohnt wohnen wohnst
+live lives living lived reside resides based settled moved relocated wohne wohn wohnhaft wohnt wohnen wohnst
 lebe lebt leben gezogen umgezogen
 | work works working worked job employed joined arbeite arbeitet arbeiten angestellt jobbe jobbt
-| use uses using utilise utilizes nutze nutz nutzt nutzen benutze benutz benutzt benutzen verwende
+| use uses used using utilise utilizes nutze nutz nutzt nutzen benutze benutz benutzt benutzen verwende
 verwendet verwenden rely relies setze setzen setzt nehme nehmen nimmt
-| run runs running laeuft hosted hosts host gehostet liegt liegen sits sit lies deployed deploy
+| run runs running laeuft hosted gehostet liegt liegen sits sit lies deployed deploy
 deploys
 | cost costs kostet kosten price priced preis charges charge zahle zahlen zahlt pay pays fee rent
 rents miete
@@ -93,7 +92,7 @@ magst moegen liebe liebt bevorzuge bevorzugt gern gerne
 | play plays spiele spiel spielt spielen
 | go goes gehe geh geht gehen
 | train trains trainiere trainiert
-| write writes written schreibe schreibt schreiben
+| write writes written schreibe schreibt schreiben geschrieben
 | send sends schicke schickt schicken sende sendet
 | belong belongs gehoert gehoeren
 | lead leads leitet leite manages manage managed verantwortet kuemmert responsible owns own
@@ -112,14 +111,14 @@ magst moegen liebe liebt bevorzuge bevorzugt gern gerne
 VERB_GROUPS = tuple(group.split() for group in _VERBS.split("|"))
 GROUP = {word: number for number, group in enumerate(VERB_GROUPS) for word in group}
 TIES = words(
-    "get does do did want wants wanted moechte moechten wuenscht traded died retired lost should must soll sollen muss muessen gets went turned is are was were be am been has have had will can ist sind war waren wird werden bin hat habe haben wurde wurden"
+    "get does do did want wants wanted moechte moechten wuenscht traded died retired lost should must soll sollen muss muessen gets went turned is are was were be been has have had will can ist sind war waren wird werden bin hat habe haben wurde wurden"
     " i'm we're i've we've it's that's equals means heisst moved moves switched changed replaced renamed migrated"
     " became become went goes costs stopped quit gave raised lowered bumped upgraded swapped dropped ditched"
     " got gets wechselt zieht zog kostet rescheduled postponed pushed increased reduced"
 )
 DISLIKES = words(
     "hate hates dislike dislikes avoid avoids detest detests loathe loathes despise hasse hasst verabscheue"
-    " meide meidet vermeide vermeidet allergic allergisch quit stopped stop abgewoehnt"
+    " meide meidet vermeide vermeidet allergic allergy allergies allergisch allergie quit stopped stop abgewoehnt"
 )
 KIN = words(
     "mother mom mum mama father dad papa sister brother wife husband boyfriend girlfriend son daughter kid kids"
@@ -136,11 +135,24 @@ SCOPES = words("in for on at bei im fuer am beim within")
 IDENTITY = re.compile(
     r"^(?:My|Our|Mein|Unser|The user's|Der Lieblings|Die Lieblings)\w*\s|\s(?:is|are|ist|sind)\s(?:(?:a|an|the|ein|eine|der|die|das)\s)?[A-ZÄÖÜ\d]|\sis\s[a-z]+\d"
 )
-BE = words("is are was were be been am ist sind war waren bin i'm we're it's that's =")
+BE = words("is are was were be been ist sind war waren bin i'm we're it's that's =")
 HAVE = words("has have had hat habe haben")
 NOT = words("isnt dont doesnt wasnt arent cant wont didnt havent hasnt")
 NOMINATIVES = words("i we ich wir i'm we're i've we've")
 THIRD = words("he she his her him er ihm ihn")
+NEGATIONS = words(
+    "not no never without cannot neither nor none nicht kein keine keinen keiner nie niemals ohne nichts"
+)
+# Words that two statements of the same may differ in; any other one ("only", "after", "can") is a part of
+# what is said.
+EMPTY = words(
+    "a an the this that these those and of in on at by for with as it its it's is are was were be been being am has have"
+    " had do does did will would should must so just really very quite pretty please there here every each per what which"
+    " who to get gets got name names mean means der die das den dem des ein eine einem einen einer eines und von zu zum"
+    " zur im ins an auf bei beim fuer mit aus als er sie es ist sind war waren sein bin bist hat habe haben hatte wird"
+    " werden wurde wurden soll sollen muss muessen so sehr man sich dass jede jeden jedes jedem pro um uhr pm o'clock bitte"
+    " immer lang gern gerne ins ans vom etwa also dazu da hier los we're i'm i've we've s consists bekommt kriegt erhaelt"
+)
 GENERIC = words(
     "team company everyone people thing things stuff way place time value setting firma leute sache sachen"
     " wert zeit uhr clock euro euros eur dollar dollars usd percent prozent minutes minute hours hour stunden"
@@ -161,7 +173,7 @@ UNITS = {
     **dict.fromkeys(words("mg"), "mg"),
     **dict.fromkeys(words("kg kilo kilos"), "kg"),
     **dict.fromkeys(words("km"), "km"),
-    **dict.fromkeys(words("gb mb tb ms lines zeilen"), "size"),
+    **dict.fromkeys(words("gb mb tb ms line lines zeile zeilen"), "size"),
 }
 NUMBER_WORDS = {
     word: str(number)
@@ -198,6 +210,7 @@ DAYTIMES = words(
 NAMED_VALUES = {
     **{word: (word.rstrip("s"), "daytime") for word in DAYTIMES},
     **{word: (word, "rate") for word in RATES},
+    "nightly": ("night", "daytime"),
     **{word: (word[:3], "month") for word in MONTH_NAMES},
     **{word: (short, "day") for word, short in DAY_NAMES.items()},
     **dict.fromkeys(words("noon midday mittag mittags"), ("12:00", "time")),
@@ -222,15 +235,15 @@ STRONG = any_of(
     r"angehoben", r"verkuerzt", r"verlaengert", r"gekuendigt", r"aufgehoert", r"aufgegeben", r"abgeschafft", r"verkauft", r"migriert",
     r"gestiegen", r"gesunken", r"korrektur", r"eigentlich", r"stimmt nicht", r"war falsch", r"frueher", r"abgewoehnt", r"uebernommen",
     r"gezogen", r"zieht", r"um auf", r"geworden", r"uebernimmt", r"vertippt", r"doch (?:lieber|nicht)", r"lieber doch",
-    r"->", r"=>", r"→", r"hochgesetzt", r"runtergesetzt", r"heraufgesetzt", r"herabgesetzt", r"ausgetauscht", r"getauscht", r"cut", r"re(?:booked|licensed|assigned|branded|painted|arranged)", r"aufgestockt", r"umgeschult", r"come to (?:love|like)",
+    r"->", r"=>", r"→", r"hochgesetzt", r"runtergesetzt", r"heraufgesetzt", r"herabgesetzt", r"ausgetauscht", r"getauscht", r"cut", r"re(?:booked|licensed|assigned|branded|painted|arranged)", r"aufgestockt", r"ported", r"portiert", r"rewrote", r"rewritten", r"umgeschult", r"come to (?:love|like)",
     r"(?:grown|learned|learnt) to (?:love|like)",
 )  # fmt: skip
 WEAK = any_of(
     r"now", r"nowadays", r"these days", r"by now", r"meanwhile", r"since (?!then)\w+", r"as of", r"from \w+ on(?:wards?)?",
-    r"starting (?:from )?\w+", r"recently", r"lately", r"finally", r"turns out", r"(?:my|our|the|a) new(?= (?!project|client|customer|team|server|repo|course|book|feature))", r"new \w+ (?:is|are)",
+    r"starting (?:from )?\w+", r"recently", r"lately", r"finally", r"turns out", r"(?:my|our|the|a) new(?= (?!project|client|customer|team|server|repo|course|book|feature|cat|dog|child|baby|website))", r"new \w+ (?:is|are)",
     r"currently", r"jetzt", r"nun", r"inzwischen", r"mittlerweile", r"ab sofort", r"ab \w+", r"seit(?:dem| \w+)", r"kuenftig", r"neuerdings",
     r"^neue[srnm]? \w+", r"^new \w+",
-    r"(?:mein|unser|d|n|ein)\w{0,3} neue[srnm]?(?= (?!projekt|kund|team|server|repo|kurs|buch))", r"neue[srnm]? \w+ (?:ist|sind)", r"seit kurzem", r"heutzutage", r"update", r"no,",
+    r"(?:mein|unser|d|n|ein)\w{0,3} neue[srnm]?(?= (?!projekt|kund|team|server|repo|kurs|buch|katze|hund|kind))", r"neue[srnm]? \w+ (?:ist|sind)", r"seit kurzem", r"heutzutage", r"update", r"no,",
 )  # fmt: skip
 ADDS = any_of(
     r"also", r"too(?=$|\s*[,.;!])", r"as well", r"in addition", r"additionally", r"another", r"(?:the|my|our) other", r"andere[srnm]?", r"a second", r"besides", r"apart from", r"on top",
@@ -243,14 +256,15 @@ OPEN = any_of(
     r"if", r"whether", r"maybe", r"perhaps", r"might", r"would", r"could", r"should we", r"considering", r"thinking (?:about|of)", r"plan(?:s|ning)? to",
     r"wants? to", r"wish\w*", r"hope to", r"hoping", r"wondering", r"dream(?:ed|t|s)?", r"imagine", r"suppose", r"almost", r"nearly", r"were to", r"supposed to",
     r"wonder", r"someday", r"one day", r"talked about", r"discussing", r"thought about", r"tempted", r"rumou?r\w*", r"joke", r"joking", r"proposed?", r"suggest\w*",
-    r"wenn", r"falls", r"ob", r"vielleicht", r"koennte\w*", r"wuerde\w*", r"ueberleg\w*", r"moechte\w*", r"plan(?:e|en|t)", r"waere\w*", r"haette\w*",
+    r"wenn", r"falls", r"ob", r"vielleicht", r"koennte\w*", r"wuerde\w*", r"ueberleg\w*", r"moechte\w*", r"plan(?:e|en|t)", r"waere\w*", r"haette\w*(?! (?:\w+ ){0,4}(?:lieber|gern))",
     r"angenommen", r"beinahe", r"fast", r"irgendwann", r"eventuell", r"schlaegt vor", r"vorgeschlagen", r"geruecht\w*", r"traum\w*", r"scherz", r"eigentlich wollte",
     r"diskutier\w*", r"denk\w* (?:darueber|drueber)", r"says?", r"said", r"claims?", r"told", r"sagt\w*", r"meint\w*", r"behauptet\w*", r"erzaehlt\w*",
 )  # fmt: skip
 BRIEF = any_of(
     r"today", r"tonight", r"tomorrow", r"this (?:week|time|once|morning|afternoon|evening|month|monday|tuesday|wednesday|thursday|friday|saturday|sunday)",
     r"just this", r"for now", r"for once", r"temporar\w+", r"except\w*", r"for the (?:next|moment|time being)", r"next (?:week|monday|tuesday|wednesday|thursday|friday)",
-    r"until", r"while", r"during", r"just for", r"only (?:for|on|this)", r"exceptionally", r"one[- ]off", r"last (?:time|night)", r"yesterday", r"on holiday",
+    r"until", r"while", r"during", r"just for", r"only (?:for|on|this)", r"exceptionally", r"one[- ]off", r"last (?:time|night)", r"had (?!to)\w+", r"ate", r"drank", r"ordered", r"wore",
+    r"trank", r"bestellt", r"gegessen", r"getrunken", r"yesterday", r"on holiday",
     r"heute", r"morgen", r"diese[ns]? (?:woche|mal|monat|montag|dienstag|mittwoch|donnerstag|freitag|samstag|sonntag)", r"ausnahmsweise", r"voruebergehend", r"einmalig", r"nur (?:fuer|am|diese\w*|heute)",
     r"ausser", r"bis", r"waehrend", r"naechste\w? (?:woche|montag|dienstag|mittwoch|donnerstag|freitag)", r"erst ?mal", r"zur ?zeit", r"gestern", r"im urlaub",
 )  # fmt: skip
@@ -270,7 +284,7 @@ FROM_WHEN = re.compile(
     r"(?:the\s+|dem\s+|den\s+|letzte\w*\s+|last\s+|next\s+|early\s+|late\s+|mid\s+|anfang\s+|mitte\s+|ende\s+|naechste\w*\s+|dies\w*\s+|this\s+)*"
     rf"(?:{WHEN})(?:\s+(?:on|onwards?|an))?"
     r"|(?:last|letzte\w*|vergangene\w*|vorige\w*)\s+(?:week|month|year|woche|monat|jahr|summer|winter|spring|autumn|sommer|herbst)"
-    r"|(?:\w+\s+)?(?:days?|weeks?|months?|years?)\s+ago|vor\s+\w+\s+(?:tagen|wochen|monaten|jahren)|vor\s+(?:einer woche|einem monat))(?!\w)"
+    r"|(?:\w+\s+)?(?:days?|weeks?|months?|years?)\s+ago|vor\s+\w+\s+(?:tagen|wochen|monaten|jahren)|vor\s+(?:einer woche|einem monat)|seit\s+(?:dem|der|meine[mr]|unsere[mr])\s+\w+)(?!\w)"
 )
 TOKEN = re.compile(
     r"https?://\S+?(?=[,;)]?(?:\s|$|[.!?](?:\s|$)))|[\w.+-]+@[\w.-]+\w|(?<!\S)\.\w[\w.]*\w|[~/]?[\w-]+(?:[./:_\\-][\w-]+)+/?|\d+(?:[.,:]\d+)*(?!\w)|\w+(?:'\w+)*|[%€$]|->|=>|→|[,;:.!?=]"
@@ -318,7 +332,7 @@ DENIALS = tuple(
         ("->", r"OLD -> (?P<new>.+)"), ("=>", r"OLD => (?P<new>.+)"), ("→", r"OLD → (?P<new>.+)"),
         (" , not ", r"(?P<new>\S+) , not (?P<old>[^,;.]+)$"),
         (" , nicht ", r"(?P<new>\S+) , nicht (?P<old>[^,;.]+)$"),
-        *((f" {gone}", rf"OLD (?:is|are) {gone}(?= |$|[,;.])") for gone in ("gone", "history", "dead", "out", "retired", "discontinued")),
+        *((f" {gone}", rf"OLD (?:is|are) {gone}(?=$| for good| now|[,;.])") for gone in ("gone", "history", "dead", "out", "retired", "discontinued")),
         ("kein", r"kein\w* (?P<old>[^,;.]+?) mehr"),
         ("nicht ", r"(?:^|(?<=[,;.] ))(?P<old>[^,;.]*?nicht (?:mehr|laenger)[^,;.]*?)(?= sondern |$|[,;.])"),
         ("durch ", r"OLD durch (?P<new>[^,;.]+?) (?:ersetzt|abgeloest|ausgetauscht)"),
@@ -326,6 +340,8 @@ DENIALS = tuple(
         ("ersetzt", r"(?P<new>[^,;.]+?) ersetzt (?P<old>[^,;.]+?)$"),
         ("loest", r"(?P<new>[^,;.]+?) loest (?P<old>[^,;.]+?) ab"),
         ("von ", r"(?<!\w)von (?P<old>[^,;.]+?) (?:auf|zu|zur|zum|nach|in|ins|aufs) (?P<new>.+)"),
+        ("aus ", r"(?<!\w)aus (?:dem|der|den)? ?(?P<old>[^,;.]+?) (?:in|nach|zu|zum|zur|auf) (?P<new>.+)"),
+        ("out of ", r"out of (?P<old>[^,;.]+?) (?:to|into|onto) (?P<new>.+)"),
         ("vom ", r"(?<!\w)vom (?P<old>[^,;.]+?) (?:auf|zu|zur|zum|nach|in|ins|aufs) (?P<new>.+)"),
         ("aufgehoert", r"(?:mit|beim) (?P<old>[^,;.]+?) aufgehoert"),
         ("aufgehoert", r"aufgehoert (?P<old>[^,;.]+?) zu \w+"),
@@ -335,9 +351,11 @@ DENIALS = tuple(
         ("umbenannt", r"OLD in (?P<new>[^,;.]+?) umbenannt"),
         *(
             (verb, rf"OLD {verb}(?= |$|[,;.])")
-            for verb in ("abgeschafft", "gekuendigt", "aufgegeben", "verkauft", "eingestellt", "abgeschaltet", "abgewoehnt",
-                         "died", "passed away", "stepped down", "resigned", "retired", "has left", "quit", "left", "moved on", "hat aufgehoert", "geht in rente")
+            for verb in ("abgeschafft", "geklaut", "gestohlen", "was stolen", "got stolen", "was sold", "shut down", "gekuendigt", "aufgegeben", "verkauft", "eingestellt", "abgeschaltet", "abgewoehnt",
+                         "died", "passed away", "stepped down", "resigned", "retired", "moved on", "hat aufgehoert", "geht in rente")
         ),
+        ("left", r"OLD (?:has )?left(?=$| us| for good| in | the (?:company|team|firm|band|project)|[,;.])"),
+        ("quit", r"OLD quit(?=$| in | the |[,;.])"),
         ("ist ", r"OLD ist (?:\w+ ){0,2}(?:geschichte|weg|raus|passe|tot|in rente|gestorben|ausgeschieden)"),
         ("sind ", r"OLD sind (?:\w+ ){0,2}(?:geschichte|weg|raus|passe|tot|in rente|ausgeschieden)"),
         ("no more", r"no more (?P<old>[^,;.]+?)(?= for |$|[,;.])"),
@@ -368,15 +386,68 @@ CLOCK = re.compile(
     r"(?P<full>\d{1,2}) uhr (?P<rest>\d\d)(?!\w)|(?P<how>quarter to|quarter past|half past|viertel vor|viertel nach|halb) (?P<hour>\d{1,2}|\w+)"
 )
 TITLE = re.compile(r"(?<!\w)(?:mr|mrs|ms|dr|prof|herrn?|frau)\.?\s+(?=[a-z])", re.IGNORECASE)
+LEAD_IN = re.compile(
+    r"^\s*(?:actually|correction|korrektur|update|fyi|sorry|oops|no|nein|no,? wait|wait|hold on|scratch that|in fact|eigentlich|moment"
+    r"|(?:that|this|it) (?:was|is) wrong|(?:das|es) (?:war|ist) falsch|my mistake|mein fehler)\s*[,:.!-]\s*"
+)
 SENTENCE = re.compile(r"(?<=[\w)])[.;!](?:\s+|$)|\n+")
 ING_NOUNS = words("meeting training building writing booking planning")
 SPEAKERS = words("i we ich wir user nutzer")
 PLURAL_VERBS = words("are were have sind waren haben werden sollen muessen")
-WAYS = ("from ", "von ", "vom ")  # nothing changes in "goes from main to staging"
+WAYS = (
+    "from ",
+    "von ",
+    "vom ",
+    "aus ",
+    "out of ",
+)  # nothing changes in "goes from main to staging"
 SINGLE = frozenset(f"={GROUP[verb]}" for verb in ("live", "work", "start", "end", "meet"))
 IS = any_of("is", "are", "ist", "sind")
+# Without such a word a denied day may be one only: "I cancelled Friday's yoga".
+FOR_GOOD = any_of(
+    r"no longer",
+    r"any ?more",
+    r"any longer",
+    r"no more",
+    r"nicht mehr",
+    r"nicht laenger",
+    r"kein\w* [^.;]*mehr",
+    r"sondern",
+    r"instead",
+    r"statt",
+    r"now",
+    r"jetzt",
+    r"from",
+    r"moved?",
+    r"verlegt",
+    r"verschoben",
+    r"not [^.;]* but",
+    r"rather than",
+    r"used to",
+    r"frueher",
+)
+# A rule about changes, which is none.
+UNCHANGED = any_of(
+    r"nichts (?:\w+ ){0,6}geaendert",
+    r"nothing (?:\w+ ){0,6}change[sd]?",
+    r"(?:nicht|nie|niemals|not|never|n't) (?:\w+ ){0,3}(?:geaendert"
+    r"|ersetzt|verschoben|umbenannt|changed?|moved?|replaced?|renamed?)",
+    r"without (?:\w+ ){0,4}change[sd]?",
+    r"ohne (?:\w+ ){0,6}geaendert",
+)
+RESUMES = any_of("again", "wieder")
+# What a value is called: "the port changed" is about "listens on 3000".
+ATTRIBUTES = words("port url ip link address adresse number nummer version")
+STARTS, ENDS = (frozenset({f"={GROUP[verb]}"}) for verb in ("start", "end"))
+# Verbs that say little beside what they are about: "we use X for Y", "Y runs on X", "Y is written in X".
+PALE = frozenset(
+    f"={GROUP[verb]}"
+    for verb in ("use", "run", "start", "store", "keep", "write", "go", "end", "work", "live")
+)
+DIRECTIONS = words("to from into onto over than von vom nach zu zum zur als")
 ASKS = any_of("please", "bitte")
 ROLE = any_of(r"is (?:the|our|my)", r"ist (?:die|der|das|unser\w*|mein\w*)")
+NAMED = f"={GROUP['called']}"
 LIVE = f"={GROUP['live']}"
 PLACED = frozenset(
     f"={GROUP[verb]}" for verb in ("live", "work", "run", "meet", "keep", "store", "train", "play")

@@ -24,6 +24,7 @@ from palyra.core.memory.clause_words import (
     IDENTITY,
     ING_NOUNS,
     KIN,
+    LEAD_IN,
     LEADS,
     LIKING,
     NAMED_VALUES,
@@ -39,7 +40,6 @@ from palyra.core.memory.clause_words import (
     STRONG,
     THIRD,
     TIES,
-    TIME,
     TITLE,
     TOKEN,
     UNITS,
@@ -63,6 +63,7 @@ class Clause(NamedTuple):
     text: str
     tokens: tuple[Term, ...]
     subject: frozenset[str]  # terms in front of the first verb
+    head: str  # last term of the subject, without what follows a preposition
     name: str  # term of a subject without an article: a person or a product
     nouns: frozenset[str]  # terms of words and of identifiers, without verbs
     verbs: frozenset[str]
@@ -125,6 +126,8 @@ def read_tokens(text: str) -> list[Term]:
             verb = plain.removesuffix("t").removesuffix("'").removesuffix("n")
             found += (Term(verb, verb, ""), Term("not", "not", "punctuation"))
             continue
+        if plain == "am" and before == "i":
+            plain = "is"
         plain = "my" if plain == "user's" else plain.removesuffix("'s")
         found.append(Term(plain, *_kind(plain, before, text[match.end() : match.end() + 8])))
     return found
@@ -151,16 +154,22 @@ def _kind(plain: str, before: str, behind: str) -> tuple[str, str]:
 
 def _number(plain: str, before: str, behind: str) -> tuple[str, str] | None:
     """Return the term and the kind of a word that begins with a digit; None for an identifier."""
-    is_clock = re.match(r"\s*(?:am|pm|uhr|o'clock|h)\b", behind) is not None
-    if re.fullmatch(r"\d{1,2}", plain) and (
-        is_clock or before in {"at", "um", "gegen"} or before in DAY_NAMES
-    ):
-        return f"{plain}:00", "time"
-    if TIME.fullmatch(plain) and ("." not in plain or is_clock):
-        return re.sub(r"(?:am|pm|uhr|h)$", "", plain).replace(".", ":"), "time"
+    clock = _CLOCK_TIME.match(plain + behind)
+    is_time = clock is not None and (clock["minutes"] or clock["half"])
+    if clock is not None and (is_time or before in _BEFORE_TIMES) and clock["hour"] in plain:
+        if clock["dot"] and not clock["half"]:
+            return (plain.rstrip("."), "number")  # "2.30" is no time by itself
+        hour = int(clock["hour"]) + 12 * (clock["half"] == "pm" and int(clock["hour"]) < 12)  # noqa: PLR2004
+        return f"{hour}:{clock['minutes'] or '00'}", "time"
     if re.fullmatch(r"\d+(?:[.,:]\d+)*\.?(?:st|nd|rd|th)?", plain):
         return re.sub(r"[.a-z]+$", "", plain), "number"
     return None
+
+
+_BEFORE_TIMES = frozenset({"at", "um", "gegen", *DAY_NAMES})
+_CLOCK_TIME = re.compile(
+    r"(?P<hour>\d{1,2})(?:(?:(?P<dot>\.)|:)(?P<minutes>\d\d))?(?:\s*(?P<half>am|pm|uhr|o'clock|h)\b|(?!\w|[.:,]\w))"
+)
 
 
 @lru_cache(CACHED)
@@ -169,7 +178,7 @@ def read_clause(text: str) -> Clause:
     said = DISLIKING.sub("hate", LIKING.sub("like", said))
     if S_IS.search(said) and not any(map(_is_verb, read_tokens(said))):
         said = S_IS.sub(" is", said, count=1)
-    claim = REASON.sub("", said)
+    claim = REASON.sub("", LEAD_IN.sub("", said))
     denied, given = _find_denied(
         " ".join(
             each.plain if len(each.plain) == 1 else _hide(each.plain) for each in read_tokens(claim)
@@ -195,6 +204,7 @@ def read_clause(text: str) -> Clause:
         text=said,
         tokens=tuple(tokens),
         subject=frozenset(each.term for each in leading if is_noun(each)),
+        head=next((each.term for each in reversed(_head(leading)) if is_noun(each)), ""),
         name=_name_of(text, leading, verb),
         nouns=frozenset(each.term for each in words if is_noun(each)),
         verbs=unknown | {each.term for each in words if each.term[0] == "="},
@@ -211,11 +221,15 @@ def read_clause(text: str) -> Clause:
         denied=denied,
         given=given,
         scope=_scope(words),
-        is_first=any(each.plain in FIRST for each in (words[: at + 1] if verb else words)),
+        is_first=any(each.plain in FIRST for each in (words[: at + 2] if verb else words)),
         is_third=any(each.plain in THIRD for each in words),
         persons=frozenset(each.term for each in words if each.plain in KIN),
         roles=frozenset(each.term for each in leading if each.plain in ROLES),
     )
+
+
+def _head(leading: Sequence[Term]) -> list[Term]:
+    return list(takewhile(lambda each: each.plain not in LEADS and each.plain != "of", leading))
 
 
 def _scope(words: Sequence[Term]) -> frozenset[str]:

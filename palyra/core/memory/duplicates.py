@@ -8,7 +8,8 @@ Four relations, tried in this order for items of the same kind, place and author
   (`changes`); one statement denies the other, or reverses a comparison; the same subject and verb of identity ("the deploy port is …", "Alice lives in …") with
   another value of the same form, or another number as the value of a state ("runs Debian 12", "allows 5 retries").
 - `near`: the same words but for inflection, in the same order, with equal numbers, names and
-  negations, and an absolute cosine of at least `NEAR_COSINE`.  The stored item is updated.
+  negations, and an absolute cosine of at least `NEAR_COSINE`; or the same in other words
+  (`changes.restates`).  The stored item is updated.
 - `unlike`: everything else.  Both stay.
 
 The rules err towards `unlike`: two items where one would do cost a line of the prompt, a wrong
@@ -23,7 +24,7 @@ from itertools import takewhile
 from typing import Literal, NamedTuple
 
 from palyra.core.journal.records import MemoryRecord
-from palyra.core.memory.changes import compare
+from palyra.core.memory.changes import compare, restates
 from palyra.core.text.visible import without_invisible
 from palyra.core.trust.labels import lowest
 
@@ -151,6 +152,8 @@ def relate(new: MemoryRecord, old: MemoryRecord, similarity: Similarity) -> Rela
     if new.text_hash == old.text_hash:
         return "same"
     mine, theirs = read_tokens(new.text), read_tokens(old.text)
+    if restates(new.text, old.text) and not _denies(mine, theirs):
+        return "near"
     if _is_correction(new.text, old.text, mine, theirs):
         return "correction"
     if (

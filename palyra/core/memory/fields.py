@@ -12,7 +12,7 @@ indexed once, and a new neighbour changes nothing but links.
 
 Dates that the text names ("yesterday") are indexed as words of their own, resolved against the
 time of the statement: a day is `d20230507 in202305 in2023`, a month `m202305 in2023`, a year
-`y2023`.  `date_words` gives the words that overlap with a span of a question.
+`y2023`; a season is its months, a decade its years.  `date_words` gives the words that overlap with a span of a question.
 
 The same column has the words by which an item is found as a duplicate: a number made of a term
 of its text and of the place, kind and author that a duplicate shares.  Its postings are those of one
@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from palyra.core.memory.dates import DateSpan, day_of, find_spans
 
-WEEK_DAYS, MONTH_DAYS = 7, 31  # a longer span is a month, and a year
+PART_DAYS, MONTH_DAYS, YEAR_DAYS = 11, 31, 366  # a longer span is its months, and its years
 MAX_DATE_WORDS = 64  # of one question
 _RUN = re.compile(r"[A-Za-z0-9]+")
 _HUMP = re.compile(r"[a-z0-9][A-Z]")
@@ -109,11 +109,11 @@ def _name_symbol(match: re.Match[str]) -> str:
 
 def _indexed(spans: tuple[DateSpan, ...]) -> Iterator[str]:
     for span in spans:
-        year, month = _names(span.first)
-        if span.days > MONTH_DAYS:
-            yield f"y{year}"
-        elif span.days > WEEK_DAYS:
-            yield from (f"m{month}", f"in{year}")
+        if _is_years(span):
+            yield from (f"y{year:04}" for year in range(span.first.year, span.last.year + 1))
+        elif span.days > PART_DAYS:
+            for year, month in _months(span):
+                yield from (f"m{month}", f"in{year}")
         else:
             for day in span:
                 year, month = _names(day)
@@ -122,15 +122,27 @@ def _indexed(spans: tuple[DateSpan, ...]) -> Iterator[str]:
 
 def _asked(spans: tuple[DateSpan, ...]) -> Iterator[str]:
     for span in spans:
-        year, month = _names(span.first)
-        if span.days > MONTH_DAYS:
-            yield from (f"y{year}", f"in{year}")
-        elif span.days > WEEK_DAYS:
-            yield from (f"m{month}", f"in{month}")
+        if _is_years(span):
+            for year in range(span.first.year, span.last.year + 1):
+                yield from (f"y{year:04}", f"in{year:04}")
+        elif span.days > PART_DAYS:
+            for _, month in _months(span):
+                yield from (f"m{month}", f"in{month}")
         else:
             for day in span:
                 _, month = _names(day)
                 yield from (f"d{month}{day.day:02}", f"m{month}")
+
+
+def _is_years(span: DateSpan) -> bool:
+    return span.days >= YEAR_DAYS - 1
+
+
+def _months(span: DateSpan) -> Iterator[tuple[str, str]]:
+    """Yield year and month of each month of a span."""
+    first, last = (each.year * 12 + each.month - 1 for each in (span.first, span.last))
+    for at in range(first, last + 1):
+        yield f"{at // 12:04}", f"{at // 12:04}{at % 12 + 1:02}"
 
 
 def _names(day: date) -> tuple[str, str]:

@@ -358,6 +358,7 @@ class MemoryHit(msgspec.Struct, frozen=True, kw_only=True):
     item: MemoryRecord
     score: float
     parts: dict[str, float]  # summands, by the names of `ranking.ScoreParts`
+    later: str | None = None  # a newer hit that says otherwise
 
 
 SearchMode = Literal["hybrid", "lexical"]

@@ -51,6 +51,15 @@ hallo moin servus danke ja nein nee gut passt prima super klasse perfekt okay we
 tschüss entschuldigung stimmt richtig fertig klappt
 """
 _SMALL_TALK = frozenset(_SMALL_TALK_WORDS.split())
+# A question of nothing else asks for what there is of the days that it names.
+_OF_A_DAY_WORDS = """
+happen happens happened happening going doing did done made make occurred took take place new news anything something
+everything things events event day date notes note entries items list show find give recall memory memories remember
+written talked talk discussed discuss up
+passiert passierte geschah geschehen los gemacht getan gab ereignisse notizen zeig zeige zeigen erzähl erinnere erinnerst
+geredet gesprochen besprochen geschrieben tag datum einträge alles
+"""
+_OF_A_DAY = frozenset(_OF_A_DAY_WORDS.split()) | _STOP_WORDS
 _WORD = re.compile(r"[^\W_]+")
 _POSSESSIVE = r"(?:['\u2019`\u00b4]s\b|['\u2019`\u00b4](?!\w))?"
 _NAME = re.compile(rf"(?<!\w)(?P<name>[^\W_]+){_POSSESSIVE}(?!\w)")
@@ -76,6 +85,7 @@ class SearchQuestion:
     authors: tuple[str, ...] = ()
     dates: tuple[DateSpan, ...] = ()
     texts: tuple[str, ...] = ()
+    is_of_days: bool = False  # asks for all of its dates: "what happened on 24 November"
 
     def texts_for(self, *, is_semantic: bool) -> tuple[str, ...]:
         """Return the texts to embed.
@@ -83,6 +93,8 @@ class SearchQuestion:
         A semantic embedder reads a sentence.  Any two sentences share parts of function words, so
         an embedder of these is given the content words alone.
         """
+        if self.is_of_days:
+            return ()
         return self.texts if is_semantic else (" ".join(self.terms) or self.text,)
 
 
@@ -91,14 +103,17 @@ def analyse(text: str, authors: Collection[str], today: date) -> SearchQuestion:
     text = text[:MAX_QUESTION_CHARS]
     names, spans = _find_names(text, tuple(sorted(authors)))
     without = _replace(text, spans, "")
+    dates = find_spans(text, today)
     words = content_words(without_dates(without, today))
+    is_of_days = bool(dates) and _OF_A_DAY.issuperset(words)
     texts = (without, _replace(text, spans, "I")) if names else (text,)
     return SearchQuestion(
         text=text,
-        terms=tuple(dict.fromkeys(words))[:MAX_TERMS],
+        terms=() if is_of_days else tuple(dict.fromkeys(words))[:MAX_TERMS],
         authors=names,
-        dates=find_spans(text, today),
+        dates=dates,
         texts=tuple(dict.fromkeys(each for each in texts if each.strip())) or (text,),
+        is_of_days=is_of_days,
     )
 
 

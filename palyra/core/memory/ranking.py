@@ -149,6 +149,8 @@ def relate(
     of one language all texts in another one are alike.
     """
     found = list(candidates)
+    if question.is_of_days:
+        return Relation(any(each.has_date for each in found), 0.0)
     lexical = _length(question) * max((each.lexical for each in found), default=0.0)
     best, background = _best_cosine(found)
     is_related = lexical * known >= PROMPT_LEXICAL_FLOOR or _stands_out(best, background, vectors)
@@ -171,7 +173,9 @@ def rank(
     """Return the candidates, best first, equal scores newest first; none of a foreign question."""
     author = question.authors[0] if len(question.authors) == 1 else None
     related = _with_estimates(list(candidates))
-    if not _is_related(question, related, vectors):
+    if question.is_of_days:
+        related = [each for each in related if each.has_date]
+    elif not _is_related(question, related, vectors):
         return []
     scored = [_score(each, author, vectors) for each in related]
     priors = _session_priors(related, scored)

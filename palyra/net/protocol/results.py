@@ -655,6 +655,7 @@ class MemoryScore(msgspec.Struct, frozen=True, kw_only=True):
     form: float = 0.0  # a question rarely answers one: below 0
     session: float = 0.0  # other good hits of the same conversation
     context: float = 0.0  # behind the ten best: neighbours of the best, the same conversation
+    newer: float = 0.0  # what it needed to stand before an earlier one about the same
 
 
 class MemoryFound(Result, frozen=True, kw_only=True):
@@ -671,6 +672,7 @@ class MemoryFound(Result, frozen=True, kw_only=True):
     score: float
     parts: MemoryScore
     lineage: tuple[Lineage, ...] = ()
+    later: str | None = None  # a newer hit that says otherwise
     why: str | None = None
 
 

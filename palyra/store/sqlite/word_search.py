@@ -3,7 +3,7 @@
 Owns: nothing; each search reads the text index.  Talks to: the queries of one index.  Never: stores
 or compares vectors.  Items are ranked as with vectors, with these differences: a word counts the
 same in short and in long items, names of authors in a question are words, and a date is a hint
-between items that share a word with the question.
+between items that share a word with the question, unless this asks for a day alone.
 
 A search lists the rows that match its filter, so that the frequencies of words say nothing about
 items of others: its time grows with them.
@@ -26,6 +26,7 @@ from palyra.core.memory.fields import date_words
 from palyra.core.memory.items import MemoryHit, MemoryHits
 from palyra.core.memory.query import SearchQuestion, analyse
 from palyra.core.memory.ranking import PARTS_OF_WORDS, Candidate, rank, relate
+from palyra.core.memory.succession import newest_first
 from palyra.core.memory.vectors import StoredVector
 from palyra.core.memory.word_forms import forms_of
 from palyra.errors import Unavailable
@@ -58,17 +59,24 @@ class WordSearch:
         """Return the best items.  Raises Unavailable."""
         del vectors
         scores, known = self._score(question, wanted)
+        if question.is_of_days:
+            scores = dict.fromkeys(self._list_dated(question, wanted), 1.0)
         rows = self._with_neighbours(nlargest(CANDIDATES, scores, key=lambda row: scores[row]))
         candidates = self._read_candidates(question, wanted, rows, scores)
         ranked = rank(question, candidates, PARTS_OF_WORDS)[: wanted.limit]
         items = dict(self._source.get_memories(wanted, [hit.row for hit in ranked]))
         return MemoryHits(
-            hits=tuple(
-                MemoryHit(
-                    item=items[hit.row], score=hit.score, parts=msgspec.structs.asdict(hit.parts)
-                )
-                for hit in ranked
-                if hit.row in items
+            hits=newest_first(
+                [
+                    MemoryHit(
+                        item=items[hit.row],
+                        score=hit.score,
+                        parts=msgspec.structs.asdict(hit.parts),
+                    )
+                    for hit in ranked
+                    if hit.row in items
+                ],
+                is_dated=bool(question.dates),
             ),
             degraded=self.degraded,
             is_related=relate(question, candidates, known, PARTS_OF_WORDS).is_related,
@@ -93,6 +101,19 @@ class WordSearch:
                 sums[row] += idf
         scores = {row: total / mass for row, total in sums.items()}
         return scores, known / len(question.terms) if known else 0.0
+
+    def _list_dated(self, question: SearchQuestion, wanted: MemoryFilter) -> list[int]:
+        """Return the rows that match the filter and are of the days of the question, newest last."""
+        words = date_words(question.dates)
+        rows = set(_read_numbers(self._source.list_postings("when", words, WORD_POSTINGS)))
+        rows &= set(_read_numbers(self._source.list_matching_rows(wanted)))
+        for span in question.dates:
+            since_ms = max(start_ms(span.first), wanted.since_ms or 0)
+            until_ms = start_ms(span.last) + DAY_MS
+            until_ms = min(until_ms, until_ms if wanted.until_ms is None else wanted.until_ms)
+            within = msgspec.structs.replace(wanted, since_ms=since_ms, until_ms=until_ms)
+            rows.update(_read_numbers(self._source.list_matching_rows(within)))
+        return sorted(rows)[-CANDIDATES:]
 
     def _with_neighbours(self, rows: list[int]) -> dict[int, MemoryFacts]:
         """Return the facts of the rows and, of the leading ones, of their neighbours."""

@@ -20,6 +20,7 @@ from palyra.core.memory.dates import day_of
 from palyra.core.memory.items import FILE_GONE, MemoryHit, MemoryHits
 from palyra.core.memory.query import SearchQuestion, analyse
 from palyra.core.memory.ranking import PARTS_OF_WORDS, SEMANTIC, rank, relate
+from palyra.core.memory.succession import newest_first
 from palyra.core.memory.vectors import StoredVector, VectorSpace
 from palyra.core.ports import MemoryEmbedder
 from palyra.errors import Unavailable
@@ -98,12 +99,17 @@ class IndexedMemory:
         if vectors and not found.is_hybrid:
             degraded = degraded or ANOTHER_VECTOR
         return MemoryHits(
-            hits=tuple(
-                MemoryHit(
-                    item=items[hit.row], score=hit.score, parts=msgspec.structs.asdict(hit.parts)
-                )
-                for hit in ranked
-                if hit.row in items
+            hits=newest_first(
+                [
+                    MemoryHit(
+                        item=items[hit.row],
+                        score=hit.score,
+                        parts=msgspec.structs.asdict(hit.parts),
+                    )
+                    for hit in ranked
+                    if hit.row in items
+                ],
+                is_dated=bool(question.dates),
             ),
             mode="hybrid" if found.is_hybrid else "lexical",
             degraded=degraded,

@@ -72,6 +72,23 @@ def test_only_the_user_corrects_the_user() -> None:
     assert ("The port is 8443.",) == by_user.replaced
 
 
+def test_a_change_in_own_words_removes_what_it_changes() -> None:
+    """Without a word of correction too; a statement of several parts stays, and so does a constraint."""
+    standup, backups = "Our standup is at 9:15.", "Backups run at 2 and are stored on S3."
+    rule = "The staging port must be 8080."
+    said = (
+        standup,
+        backups,
+        rule,
+        "standup is at 9:45 now",
+        "backups run at 4 now",
+        "the staging port is 9090 now",
+    )
+    ledger = extend(EMPTY, place(*map(UserMessage, said)))
+    assert (standup,) == ledger.replaced
+    assert {backups, rule} <= {entry.text for entry in ledger.entries}
+
+
 def test_a_correction_in_the_window_counts() -> None:
     """A message that stays in the prompt removes the statement that it corrects."""
     window = place(UserMessage("Correction: the port is 9443."), first=1)

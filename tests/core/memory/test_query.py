@@ -24,6 +24,25 @@ def test_stop_words_and_names_are_no_terms() -> None:
     assert ("Deborah", "Jolene") == question.authors
 
 
+@every_row(
+    ("text", "expected"),
+    [
+        ("what happened on 24 November?", True),
+        ("last Tuesday", True),
+        ("Was war gestern los?", True),
+        ("what did Tim do yesterday?", True),
+        ("what happened to the boiler on 24 November?", False),
+        ("what happened?", False),
+        ("", False),
+    ],
+)
+def test_a_question_of_days_alone_has_no_terms(text: str, expected: bool) -> None:  # noqa: FBT001 - a case
+    """It asks for all there is of these days, and nothing is embedded for it."""
+    question = asked(text)
+    assert expected == question.is_of_days
+    assert not (expected and (question.terms or question.texts_for(is_semantic=True)))
+
+
 def test_german_stop_words_are_no_terms() -> None:
     """German questions lose their stop words, too."""
     assert ("port", "lauscht", "dienst") == asked("Auf welchem Port lauscht der Dienst?").terms

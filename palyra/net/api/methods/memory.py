@@ -297,6 +297,7 @@ def _show_hit(hit: MemoryHit, *, explain: bool) -> MemoryFound:
         score=hit.score,
         parts=MemoryScore(**hit.parts),
         lineage=item.lineage,
+        later=hit.later,
         why=f"{hit.score:.3f} = {parts}" if explain else None,
     )
 
