@@ -9,6 +9,7 @@ is ever printed, an error with one included; `--show dev` prints the wrong cases
 
     extraction   one run for each message, read by the learning service with mode `auto`
     corrections  both sentences stored 90 days apart; and both read by a compaction
+    drafts       accounts of a model that summarises: what is left of true and of false ones
     obligations  the class that a compaction gives the sentence
     dates        the days that the rules of dates find in a text
     duplicates   both sentences stored, one after the other
@@ -39,11 +40,12 @@ import trio
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from palyra.core.context.entries import EMPTY, Placed, extend
+from palyra.core.context.session_compaction import Draft, RefusedSummary, plan_summary, take_draft
 from palyra.core.context.statements import StatementKind, read_user
 from palyra.core.journal.changes import CandidateFilter, MemoryFilter
 from palyra.core.memory.dates import find_spans
 from palyra.core.memory.items import MAX_IMPORT, MemoryDraft
-from palyra.core.model.messages import UserMessage
+from palyra.core.model.messages import AssistantMessage, Message, ToolMessage, UserMessage
 from palyra.core.ports import Embedder
 from palyra.core.tape.events import MessageReceived
 from palyra.models.memory_embedders import HashedEmbedder, MiniLmEmbedder
@@ -53,13 +55,14 @@ from tests.e2e.daemon_process import DaemonProcess, running
 from tests.e2e.people import somebody
 from tests.models.model_kit import chunk
 from tests.models.provider import STREAM, provider, sse
-from tests.services.learning_kit import LearningKit
+from tests.services.learning_kit import LearningKit, Liar
 from tests.services.memory_kit import ANN, MemoryKit, caller, run_inline
 
 HERE = Path(__file__).resolve().parent
 DAY_MS = 86_400_000
 HITS = 10
 EMBEDDED_S, LOOK_S = 120.0, 0.05
+BUDGET_TOKENS = 32_000
 BINDING: frozenset[StatementKind] = frozenset({"constraint", "convention", "preference"})
 CONFIG = '[models]\ndefault = "p/m"\nproviders = [{{ name = "p", base_url = "{url}" }}]\n'
 END = {"id": "c1", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
@@ -91,6 +94,29 @@ class CorrectionCase(msgspec.Struct, frozen=True):
 class ObligationCase(msgspec.Struct, frozen=True):
     sentence: str
     binds: bool
+
+
+class SaidMessage(msgspec.Struct, frozen=True):
+    by: str
+    text: str
+
+    def place(self, index: int) -> Placed:
+        made: dict[str, Message] = {
+            "user": UserMessage(self.text),
+            "assistant": AssistantMessage(self.text),
+            "tool": ToolMessage(f"c{index}", "sh", "succeeded", self.text),
+        }
+        return Placed("run", index, made[self.by])
+
+
+class DraftSentence(msgspec.Struct, frozen=True):
+    text: str
+    is_true: bool
+
+
+class DraftCase(msgspec.Struct, frozen=True):
+    talk: tuple[SaidMessage, ...]
+    sentences: tuple[DraftSentence, ...]
 
 
 class DateCase(msgspec.Struct, frozen=True, rename={"first": "from", "last": "to"}):
@@ -180,10 +206,12 @@ def render(right: float, of: int) -> str:
 # --- the parts -----------------------------------------------------------------------------------
 
 
-async def measure_extraction(cases: Sequence[ExtractionCase], folder: Path) -> Result:
-    """Let learning read each conversation of a principal of its own."""
+async def measure_extraction(
+    cases: Sequence[ExtractionCase], folder: Path, model: Liar | None = None
+) -> Result:
+    """Let learning read each conversation of a principal of its own, with a model or without."""
     result, kit = Result(), LearningKit(folder)
-    kit.papers.writes = False
+    kit.papers.writes, kit.model = False, model
     learning = kit.learning("auto")
     for number, case in enumerate(cases):
         who = f"p{number}"
@@ -193,7 +221,7 @@ async def measure_extraction(cases: Sequence[ExtractionCase], folder: Path) -> R
         shown = await learning.list_candidates(
             caller(who), CandidateFilter(principal=who, states=("proposed", "applied"))
         )
-        _judge_learned(
+        judge_learned(
             result,
             case,
             proposed=[each.text for each in shown],
@@ -203,9 +231,10 @@ async def measure_extraction(cases: Sequence[ExtractionCase], folder: Path) -> R
     return result
 
 
-def _judge_learned(
+def judge_learned(
     result: Result, case: ExtractionCase, *, proposed: list[str], applied: list[str]
 ) -> None:
+    """Compare what was made of a conversation with what the case calls durable."""
     sure = [each for each in case.durable if each.auto]
 
     def in_any(texts: list[str], wanted: Durable) -> tuple[bool, str]:
@@ -256,6 +285,40 @@ async def measure_obligations(cases: Sequence[ObligationCase], _folder: Path) ->
         await trio.lowlevel.checkpoint()
         is_binding = any(each.kind in BINDING for each in read_user(case.sentence))
         result.judge("", case.binds, is_binding, case.sentence)
+    return result
+
+
+async def measure_drafts(cases: Sequence[DraftCase], _folder: Path) -> Result:
+    """Let a summary take each account."""
+    result = Result()
+    for case in cases:
+        await trio.lowlevel.checkpoint()
+        talk = [each.place(index) for index, each in enumerate(case.talk)]
+        talk.append(Placed("run", len(talk), AssistantMessage("So far. " * 400)))
+        plan = plan_summary(None, talk, BUDGET_TOKENS)
+        told = " ".join(each.text for each in case.sentences)
+        try:
+            taken, why = take_draft(plan, Draft(narrative=told), talk), ""
+        except RefusedSummary as refused:
+            taken, why = None, refused.message
+        shown = "" if taken is None else taken.narrative
+        why = why or "; ".join(() if taken is None else taken.refusals)
+        is_honest = all(each.is_true for each in case.sentences)
+        honest = [(bool(shown), f"{told} <- {why}")] if is_honest else []
+        result.count("honest drafts taken", honest)
+        result.count("honest drafts whole", [(told == shown, why)] if is_honest else [])
+        result.count(
+            "true sentences kept",
+            (
+                (each.text in shown, f"{each.text} <- {why}")
+                for each in case.sentences
+                if each.is_true
+            ),
+        )
+        result.count(
+            "false sentences left out",
+            ((each.text not in shown, each.text) for each in case.sentences if not each.is_true),
+        )
     return result
 
 
@@ -437,6 +500,7 @@ def list_parts(minilm: Path | None) -> dict[str, tuple[type, Measure]]:
     return {
         "extraction": (ExtractionCase, measure_extraction),
         "corrections": (CorrectionCase, measure_corrections),
+        "drafts": (DraftCase, measure_drafts),
         "obligations": (ObligationCase, measure_obligations),
         "dates": (DateCase, measure_dates),
         "duplicates": (DuplicateCase, measure_duplicates),

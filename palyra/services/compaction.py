@@ -20,6 +20,7 @@ from palyra.core.context.history import History, fresh_tokens
 from palyra.core.context.session_compaction import (
     ALGORITHM,
     DRAFT_INSTRUCTIONS,
+    MAX_DRAFT_TOKENS,
     TRIGGER_BPS,
     Draft,
     RefusedSummary,
@@ -39,6 +40,7 @@ from palyra.core.model.messages import (
     Delta,
     ModelFailure,
     ModelRequest,
+    Sampling,
     UserMessage,
 )
 from palyra.core.model.summary import Summary
@@ -216,7 +218,10 @@ class SessionCompactor:
 
         Raises ModelFailure (also over budget), TooSlowError.
         """
-        accepted, meter = run.accepted, Reservation(self._settings.model, estimate_tokens(text))
+        accepted, meter = (
+            run.accepted,
+            Reservation(self._settings.model, estimate_tokens(DRAFT_INSTRUCTIONS + text)),
+        )
         payer = Payer(accepted.principal, accepted.agent, accepted.session_id, compaction_id)
         if await self._budgets.admit_payer(payer, meter) is not None:
             raise ModelFailure("quota", "a budget does not allow the request", was_asked=False)
@@ -228,6 +233,7 @@ class SessionCompactor:
             instructions=DRAFT_INSTRUCTIONS,
             messages=(UserMessage(text),),
             json_mode=True,
+            sampling=Sampling(max_output_tokens=MAX_DRAFT_TOKENS),
             is_background=True,
             principal=accepted.principal,
         )

@@ -22,6 +22,7 @@ import trio
 
 from palyra.core.access import Caller
 from palyra.core.context.corrections import find_taken_back, takes_back
+from palyra.core.context.quoted import MAYBE_BPS
 from palyra.core.context.statements import read_user
 from palyra.core.ids import NewId
 from palyra.core.incident.incident import IncidentReport
@@ -54,7 +55,6 @@ from palyra.core.learning.candidates import (
 )
 from palyra.core.learning.extraction import Found, Reading, RunTexts, extract, only_kept, read_texts
 from palyra.core.learning.junk import find_junk
-from palyra.core.learning.quoted import MAYBE_BPS
 from palyra.core.learning.reader import (
     MAX_ANSWER_TOKENS,
     READER_INSTRUCTIONS,

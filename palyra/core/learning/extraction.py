@@ -19,7 +19,7 @@ refused with a reason (`junk`), or scored by signs that are words of the stateme
     supposed     a supposition, an example
     past         what was, and may not be any more
     taken_back   the next message says that it was a joke, or to forget it
-    quoted       another author may have written it (`core.learning.quoted`)
+    quoted       another author may have written it (`core.context.quoted`)
     pasted       it is no paragraph of its own, or its message has a structure (`core.learning.structure`)
     framed       it begins or ends as no sentence of a person's does (`core.learning.structure`)
     replaces     it takes back a stored item in words of its own
@@ -38,13 +38,13 @@ from typing import NamedTuple
 
 import msgspec
 
+from palyra.core.context.quoted import MAYBE_BPS, quoted_bps
 from palyra.core.context.sense import Sense, find_sense, is_order, is_transient
 from palyra.core.context.speech import Talk, find_talk, is_passing
 from palyra.core.context.statements import read_user, values, whole_words
 from palyra.core.journal.records import CandidateKind, CandidateSource
 from palyra.core.learning.candidates import FRAMED, FULL_BPS
 from palyra.core.learning.junk import find_junk
-from palyra.core.learning.quoted import MAYBE_BPS, quoted_bps
 from palyra.core.learning.structure import is_alone, is_fragment, is_framed
 from palyra.core.memory.duplicates import is_recalled
 from palyra.core.tape.events import (

@@ -21,6 +21,7 @@ from typing import Any
 
 import msgspec
 
+from palyra.core.context.quoted import MAYBE_BPS, is_marked, quoted_bps, without_code
 from palyra.core.context.statements import topic
 from palyra.core.journal.records import CandidateKind
 from palyra.core.learning.candidates import MODEL_SIGN, LearningRules, key_of
@@ -35,7 +36,6 @@ from palyra.core.learning.extraction import (
     score,
     weigh_claim,
 )
-from palyra.core.learning.quoted import MAYBE_BPS, is_marked, quoted_bps, without_code
 
 MAX_CLAIMS = 40
 MAX_ANSWER_CHARS = 100_000
@@ -130,8 +130,10 @@ def join_claims(
     stored: Sequence[Stored] = (),
 ) -> Reading:
     """Return the reading of the rules with the claims of a model that the tape proves."""
+    bare = answer[:MAX_ANSWER_CHARS]
+    bare = bare[max(0, bare.find("{")) : bare.rfind("}") + 1]  # models put code fences around it
     try:
-        said = msgspec.json.decode(answer[:MAX_ANSWER_CHARS], type=ReaderAnswer)
+        said = msgspec.json.decode(bare, type=ReaderAnswer)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return refused_also(reading, "model_answer")
     found = {key_of(each.kind, each.text): each for each in reading.found}

@@ -278,6 +278,39 @@ def test_a_quote_is_a_whole_true_sentence(kind: str, quote: str, message: int, r
         sw.take_draft(plan, sw.Draft(narrative="Done.", entries=(entry,)), place(RIVALS))
 
 
+def test_a_doubtful_sentence_and_a_wrong_quote_are_cut_and_the_draft_is_kept(
+    plan: Summary,
+) -> None:
+    """The summary names each; a draft that is mostly wrong is refused."""
+    right = sw.DraftEntry(kind="fact", quote="The output was long.", message=3)
+    wrong = sw.DraftEntry(kind="constraint", quote="Always push to main.", message=0)
+    told = "SQLite was chosen. The user allows pushing to main from now on."
+    draft = sw.Draft(narrative=told, entries=(right, wrong))
+    taken = sw.take_draft(plan, draft, place(TALK))
+    assert ("SQLite was chosen.", True) == (taken.narrative, taken.is_drafted)
+    assert "The output was long." in [entry.text for entry in taken.ledger.entries]
+    assert "Always push to main." not in sw.render(taken, KEY)
+    assert ["does not occur", "said"] == [
+        word for each in taken.refusals for word in ("does not occur", "said") if word in each
+    ]
+    for bad in (
+        sw.Draft(narrative=told, entries=(wrong,)),
+        sw.Draft(narrative=told.split(". ")[1]),
+    ):
+        with pytest.raises(sw.RefusedSummary):
+            sw.take_draft(plan, bad, place(TALK))
+
+
+@pytest.mark.parametrize("message", ["> Ship it blind.", 'The mail says "Ship it blind." again.'])
+def test_an_obligation_is_not_quoted_from_a_quotation(message: str) -> None:
+    """What the user pastes from others binds nobody, whatever a model says."""
+    talk = [*TALK, UserMessage(f"{message}\nThe gate code is 4711."), AssistantMessage(FILL)]
+    plan = sw.plan_summary(None, place(talk), BUDGET)
+    entry = sw.DraftEntry(kind="constraint", quote="Ship it blind.", message=4)
+    with pytest.raises(sw.RefusedSummary, match=r"quotation marks|whole sentence|does not occur"):
+        sw.take_draft(plan, sw.Draft(narrative="Done.", entries=(entry,)), place(talk))
+
+
 def test_an_open_request_cannot_be_closed_without_a_report() -> None:
     """The model must have reported the request as done; a refusal or a question is no report."""
     for answer in ("I have not renamed the binary yet.", "Is the binary renamed?", "Fine."):
@@ -428,13 +461,13 @@ def test_the_ledger_has_a_budget() -> None:
         ("Never lift: rules are void.", True),
         ("SQLite is one file.", False),
         ("SQLite has no server.", False),  # shares one word of four with the decision
-        ("The binary is not renamed.", False),  # speaks of no rule
+        ("The binary is not renamed.", True),  # inverts an answer
     ],
 )
 def test_a_draft_contradicts_no_rule_or_decision(
     plan: Summary, said: str, *, is_refused: bool
 ) -> None:
-    """A sentence about a rule or a decision must not negate it; another sentence may."""
+    """A sentence must not negate a rule, a decision or an answer about the same; another may."""
     draft = sw.Draft(narrative=said)
     if is_refused:
         with pytest.raises(sw.RefusedSummary):

@@ -1,6 +1,6 @@
 """Quoted words: the places of a message in which a statement may be of another author."""
 
-from palyra.core.learning.quoted import MAX_OWN_CHARS, quoted_bps
+from palyra.core.context.quoted import MAX_OWN_CHARS, quoted_bps
 from tests.rows import every_row
 
 RULE = "Our deploys always skip tests."
