@@ -265,7 +265,9 @@ class Learning:
         The memory would supersede that one by itself, or the sentence takes it back in words of its own
         (`core.context.corrections`), which a person decides about.
         """
-        if found.corrects or not is_reviewable(self.rules, found.kind, found.score_bps):
+        if found.corrects or texts.is_confined:  # what others write in a channel corrects nothing
+            return found
+        if not is_reviewable(self.rules, found.kind, found.score_bps):
             return found
         old = await self._memories.find_corrected(found.text, found.kind, texts.principal)
         newer = next((each for each in read_user(found.quote) if takes_back(each)), None)

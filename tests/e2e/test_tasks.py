@@ -56,7 +56,7 @@ async def test_tasks_survive_kills(tmp_path: Path) -> None:
 
 
 async def test_a_cancelled_task_takes_its_run_along(tmp_path: Path) -> None:
-    """A kind without a handler is refused by name."""
+    """A task without its payload is refused by the name of what it lacks."""
     with running(tmp_path) as daemon:
         async with daemon.connect() as client:
             task = await client.submit_task("prompt", {"text": "/delay 3600000\n/say late"})
@@ -65,7 +65,7 @@ async def test_a_cancelled_task_takes_its_run_along(tmp_path: Path) -> None:
             with trio.fail_after(WITHIN_S):
                 await client.wait_run(run_id)
             run = await client.get_run(run_id)
-            with pytest.raises(InvalidParams, match="reflection"):
+            with pytest.raises(InvalidParams, match="run_id"):
                 await client.submit_task("reflection", {})
     assert ("cancelled", "enough", "cancelled") == (ended.state, ended.error, run.state)
 

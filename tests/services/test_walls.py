@@ -74,6 +74,7 @@ EXPLAINED = {
     "documents.Documents.forget_items": DAEMON,
     "documents.AllDocuments.forget_items": DAEMON,
     "memory.Memories.unlearn": DAEMON,
+    "memory.Memories.find_corrected": "learning looks for no correction in what a confined run says",
     "memory.Memories.keep_typed": DAEMON,
     "procedures.Procedures.note_use": "a run that is confined has no procedure as a tool",
     "procedures.Procedures.put": DAEMON,
