@@ -221,6 +221,8 @@ async def measure_extraction(
         shown = await learning.list_candidates(
             caller(who), CandidateFilter(principal=who, states=("proposed", "applied"))
         )
+        kinds = ((each.kind, each.text) for each in shown)
+        result.count("preferences found as preferences, others not", _judge_kinds(case, [*kinds]))
         judge_learned(
             result,
             case,
@@ -229,6 +231,16 @@ async def measure_extraction(
         )
     kit.store.close()
     return result
+
+
+def _judge_kinds(
+    case: ExtractionCase, found: Sequence[tuple[str, str]]
+) -> Iterable[tuple[bool, str]]:
+    """Yield whether a preference, which stands in each prompt, was told from the rest."""
+    for kind, text in found:
+        wanted = next((each for each in case.durable if each.is_in(text)), None)
+        if wanted is not None:
+            yield (kind == "preference") is (wanted.kind == "preference"), f"{text}: {kind}"
 
 
 def judge_learned(

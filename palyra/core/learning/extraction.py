@@ -342,7 +342,7 @@ def _find_meaning(quote: str, text: str) -> Meaning | None:
     talk, sense = _talk_of(quote), find_sense(quote)
     whole = None if sense is None else Meaning(sense, text, talk)
     if whole is not None and talk in _HARMLESS:
-        return whole
+        return _with_consequence(whole)
     if talk in {"ironic", "supposed"}:
         return whole
     has_contrast = talk in {"reported", "idle", "task"} or is_transient(text)
@@ -354,6 +354,27 @@ def _find_meaning(quote: str, text: str) -> Meaning | None:
             continue
         return Meaning(found, text if talk in _HARMLESS else clause.strip(" ,;"))
     return whole
+
+
+def _with_consequence(meant: Meaning) -> Meaning:
+    """Return the meaning of a fact that is the reason of an instruction in the same sentence.
+
+    The instruction is what the sentence is for: `I am colour-blind, so use viridis for every figure`.
+    """
+    if meant.sense not in {"own", "definite"}:
+        return meant
+    for cut in _CONSEQUENCE.finditer(meant.text):
+        clause = meant.text[cut.end() :]
+        found = find_sense(clause) if _talk_of(clause) in _HARMLESS else None
+        if found == "instruction" or (found == "taste" and (cut["follows"] or cut["colon"])):
+            return meant._replace(sense=found)
+    return meant
+
+
+_CONSEQUENCE = re.compile(
+    r"(?:[,;]| –| —| -)\s+(?:(?:and|und|also)\s+)?(?P<follows>(?:so|therefore|hence|daher|deshalb|darum)\s+)?"
+    r"|(?P<colon>:)\s+"
+)
 
 
 def _talk_of(text: str) -> Talk | None:

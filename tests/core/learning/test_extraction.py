@@ -445,3 +445,21 @@ def test_an_ordinary_preference_applies_itself() -> None:
 def test_a_long_line_is_read_in_linear_time(unit: str) -> None:
     """No pattern of the structure tries a line in many ways."""
     assert not is_alone("Always " + unit * 20_000 + "\0", "Always " + unit * 20_000 + "\0")
+
+
+@every_row(
+    ("text", "kind"),
+    [
+        ("I am colour-blind, so use viridis for every figure.", "preference"),
+        ("I can't read Fahrenheit, please always give me Celsius.", "preference"),
+        ("My kitchen has a scale and no cups: I want recipes in grams.", "preference"),
+        ("Ich bin schwerhörig, schlag mir also nie Telefontermine vor.", "preference"),
+        ("We deploy on Fridays, so prepare the notes.", "fact"),
+        ("My sister is a nurse, she always works nights.", "fact"),
+        ("Our office is in Ghent, I like the canal.", "fact"),
+    ],
+)
+def test_a_reason_with_an_instruction_is_an_instruction(text: str, kind: str) -> None:
+    """It stands in each prompt; a fact with a request or another fact does not."""
+    texts = RunTexts(principal="a", session_id="s", messages=((0, text),), trust="trusted_local")
+    assert [kind] == [each.kind for each in extract(texts, ()).found]
