@@ -74,7 +74,7 @@ from palyra.core.session.purge import ItemPlan, plan_items, successor
 from palyra.errors import Forbidden, IllegalState, InvalidParams, NotFound
 from palyra.services.memory_search import READ, WRITE, MemorySearch, whose_memory
 
-MOST_ALIKE = 20  # items that are compared with a new one
+MOST_ALIKE = 10  # items that are compared with a new one
 T = TypeVar("T", bound=msgspec.Struct)
 _NOTHING = MemoryForgotten(memory_ids=())
 OnForgotten = Callable[[Sequence[str], str], Awaitable[None]]  # memory ids, principal

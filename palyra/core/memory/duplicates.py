@@ -126,7 +126,8 @@ class PlainWord(NamedTuple):
         return any(char.isdigit() for char in self.plain)
 
 
-def read_tokens(text: str) -> list[PlainWord]:
+@lru_cache(256)
+def read_tokens(text: str) -> tuple[PlainWord, ...]:
     """Return the words of a text that carry meaning, in order."""
     found: list[PlainWord] = []
     for match in _TOKEN.finditer(without_invisible(text)):
@@ -137,7 +138,7 @@ def read_tokens(text: str) -> list[PlainWord]:
             continue
         is_name = word[:1].isupper() and match.start() > 0 and plain not in _SAME_WORDS
         found.append(PlainWord(_SAME_WORDS.get(plain, plain), is_name))
-    return found
+    return tuple(found)
 
 
 def gist(text: str) -> str:

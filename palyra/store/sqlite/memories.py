@@ -588,6 +588,9 @@ GROUP BY kind
 
 def _find_common(connection: apsw.Connection, item: MemoryRecord) -> list[int]:
     """Return the rows of the same place that share words with the item, the rarest words first."""
+    has_items = "SELECT 1 FROM memories WHERE principal = ? LIMIT 1"
+    if connection.execute(has_items, (item.principal,)).get is None:
+        return []
     keys = _keys(item.text, *(getattr(item, name) for name in _PLACE))
     weights: defaultdict[int, float] = defaultdict(float)
     for key in keys[:ASKED_KEYS]:
