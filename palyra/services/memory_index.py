@@ -97,7 +97,7 @@ class SharedMemoryIndex:
         """Reason why a part of the search is left out; "" for none."""
         if self._index is None:
             return ""
-        return self._index.degraded or self._failure or self._unanswered
+        return self._failure or self._index.degraded or self._unanswered
 
     async def find(self, query: str, wanted: MemoryFilter) -> MemoryHits:
         """Return the best items.  Raises Unavailable.  Cancellation: nothing happened."""
@@ -121,7 +121,7 @@ class SharedMemoryIndex:
             except Unavailable as error:
                 failure = self._unanswered = error.message
         found = await self._in_turn(lambda index: index.find(question, wanted, vectors))
-        return msgspec.structs.replace(found, degraded=behind or found.degraded or failure)
+        return msgspec.structs.replace(found, degraded=behind or failure or found.degraded)
 
     async def _catch_up(self) -> str:
         """Take a few steps to index conversations; return what is missing then, "" for nothing."""

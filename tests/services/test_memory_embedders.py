@@ -216,7 +216,7 @@ async def test_a_refused_text_does_not_stop_the_others(kit: Kit) -> None:
     before = len(kit.provider.calls)
     await kit.keep_up()
     assert before == len(kit.provider.calls)
-    found = await kit.ask("number 2")
+    found = await kit.ask("poison")
     assert (["boat number 2 with poison"], "hybrid", "") == (
         texts(found)[:1],
         found.mode,

@@ -154,6 +154,7 @@ class MemoryIndex:
         self._entry = -1  # of the log; nothing is loaded yet
         self._vectors: FlatVectors | None = None
         self._degraded: str | None = None if space is None else "not loaded"
+        self._refused: frozenset[int] = frozenset()
         self._built = 0  # vectors at the last build or opening
         self._has_file = False  # it was read or written
         self._frequencies: dict[str, int] = {}
@@ -241,6 +242,8 @@ class MemoryIndex:
 
     def _count_embedded(self, allowed: Mask) -> Coverage:
         wanted = allowed & self._table.embeddable(self._private_author)
+        if self._refused:
+            wanted &= ~np.isin(self._table.column("row"), list(self._refused))
         items = int(np.count_nonzero(wanted))
         if self._vectors is None:
             return Coverage(0, items)
@@ -250,8 +253,12 @@ class MemoryIndex:
     def list_unembedded(
         self, limit: int, *, without: Collection[str], but: Collection[int]
     ) -> list[int]:
-        """Return the newest rows of one principal that are to have a vector and have none."""
+        """Return the newest rows of one principal that are to have a vector and have none.
+
+        `but` are rows whose texts the embedder refuses; no search waits for their vectors.
+        """
         self.catch_up()
+        self._refused = frozenset(but)
         if self._vectors is None and self._space is not None:
             return []  # the build tells
         missing = self._table.embeddable(self._private_author)

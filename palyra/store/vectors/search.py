@@ -96,6 +96,8 @@ class IndexedMemory:
         ranked = rank(question, found.candidates, weights)[: wanted.limit]
         items = dict(self._source.get_memories(wanted, [hit.row for hit in ranked]))
         degraded = found.degraded
+        if not degraded and not found.is_hybrid:  # also while the size of vectors is unknown
+            degraded = self._index.coverage(wanted).degraded
         if vectors and not found.is_hybrid:
             degraded = degraded or ANOTHER_VECTOR
         return MemoryHits(
