@@ -42,7 +42,7 @@ def _words(text: str) -> frozenset[str]:
 
 _STEM_CHARS = 4
 _NEAR = 0.6  # share of a clause's words that make another one speak of it
-_LEAST_WORDS = 3  # of a clause that has to be grounded in one message
+_LEAST_WORDS = 2  # of a clause that has to be grounded in one message
 
 _DENIES = _words(
     "not no never none nothing nobody nowhere neither nor without don't doesn't didn't won't can't"
@@ -51,10 +51,14 @@ _DENIES = _words(
     " reject rejects rejected rejecting avoid avoids avoided exclude excludes excluded lift lifts lifted"
     " waive waives waived revoke revokes revoked withdrew withdrawn cancel cancels cancelled canceled"
     " void overrule overruled hate hates hated dislike dislikes disliked fail fails failed failing"
-    " failure off unable incomplete stop stops stopped skip skips skipped unavailable"
+    " failure off unable incomplete stop stops stopped skip skips skipped unavailable remove removes removed delete deletes deleted"
     " nicht nichts nie niemals niemand niemanden kein keine keinen keiner keinem keins ohne"
     " verbietet verbot verboten untersagt ausgeschlossen verzichtet aufgehoben hasst hasse"
-    " vermeiden vermeidet scheitert gescheitert fehlgeschlagen"
+    " vermeiden vermeidet scheitert gescheitert fehlgeschlagen entfernt entfernen gelöscht löschen"
+)
+_OPPOSITE = re.compile(
+    r"un((?:lock|sign|pa[iy]|read|want|finish|check|approv|protect|publish|test|answer|reach|translat|chang|touch|"
+    r"safe|erlaubt|fertig|geprüft)\w*)"
 )
 _RULED_OUT = re.compile(
     r"\b(?:rul(?:e|es|ed|ing) out|off[- ]limits|out of the question)\b", re.IGNORECASE
@@ -72,7 +76,8 @@ _PERMITS = whole_words(
     r"may", r"might as well", r"allow\w*", r"permi\w+", r"fine", r"ok(?:ay)?", r"free", r"safe", r"welcome",
     r"go ahead", r"approv\w*", r"authori[sz]\w*", r"no objection", r"acceptable", r"optional", r"can",
     r"possible", r"no problem", r"trust(?:s|ed)", r"green[- ]?li\w+", r"sanctioned", r"cleared", r"consent\w*",
-    r"agree\w*", r"entitled", r"empower\w*", r"unrestricted", r"counts? as", r"hand(?:s|ed) over", r"blessing",
+    r"agree\w*", r"entitled", r"empower\w*", r"unrestricted", r"counts? as", r"on (?:its|their) own",
+    r"auf eigene faust", r"selbst(?:st)?ändig", r"hand(?:s|ed) over", r"blessing",
     r"erlaub\w*", r"darf(?:st)?", r"dürfen", r"kann(?:st)?", r"können", r"freigegeben", r"in ordnung", r"zulässig",
     r"zugelassen", r"genehmig\w*", r"gestatte\w*", r"möglich", r"einverstanden", r"freie hand", r"vertrau\w*",
 )  # fmt: skip
@@ -107,6 +112,7 @@ _NAMES_RULE = (
 )
 _MONTH = re.compile(r"\b(?:\d{1,2}\.?|in|of|last|next|since|until|by|early|late) May\b|\bMay \d")
 _ABLE = whole_words(r"can", r"possible", r"kann", r"können", r"möglich")
+_ONLY = re.compile(r"\b(?:only|nur|nobody but|no one but)\s+(?P<whom>\w+)", re.IGNORECASE)
 _OPEN = re.compile(  # work that is left, no rule
     r"\b(?:still (?:has|have|needs?) to|(?:has|have) (?:yet|still) to)\b|\bnoch\b.*\b(?:werden|zu)\b",
     re.IGNORECASE,
@@ -195,7 +201,10 @@ class _Proof:
         self._whole = [_stems(each.text) for each in said]
         self._units = [line for text in known for line in text.splitlines()]
         for each in said:
-            self._units += each.text.splitlines() if each.by == "tool" else sentences(each.text)
+            texts = each.text.splitlines() if each.by == "tool" else sentences(each.text)
+            for text in texts:
+                clauses = [part for part in _JOINTS.split(text) if values(part)]
+                self._units += [text] if len(clauses) < 2 else clauses  # noqa: PLR2004 - a pair
 
     def find_defect(self, sentence: str) -> str:
         """Return why nothing proves a sentence; "" if it is proved."""
@@ -206,26 +215,26 @@ class _Proof:
             return f"names {', '.join(unknown[:5])}, which does not occur"
         parts = list(_split(sentence))
         for rule in self._rules:
-            if contradicts(sentence, rule.text):
+            if contradicts(sentence, rule.text) or _drops_only(sentence, rule.text):
                 return f"says {sentence!r} where the {rule.by} said {rule.text!r}"
         for stated in self._stated:
-            if any(_is_excluded(part, stated) for part in parts):
+            if any(_is_excluded(part, stated) for part, _ in parts):
                 return f"says {sentence!r} where the user said {stated!r}"
         whole = _content(sentence)
-        for part in parts:
-            defect = self._find_part(part, _content(part) or whole)
+        for part, clause in parts:
+            defect = self._find_part(part, clause, _content(part) or whole)
             if defect:
                 return f"says {sentence!r}{defect}"
         return ""
 
-    def _find_part(self, part: str, content: frozenset[str]) -> str:
+    def _find_part(self, part: str, clause: str, content: frozenset[str]) -> str:
         if _LIFTS.search(part) and self._is_of_rule(part):
             return "" if self._is_lifted(content) else "; only the user lifts a rule"
         if _is_will(part):
             return "" if self._is_willed(part, content) else "; nothing that the user said says so"
         if not self._joins(part):
             return ", which joins what was said apart"
-        if self._is_denied(part):
+        if all(map(self._is_denied, (part, clause))):
             return ", and an answer says the opposite"
         if len(content) >= _LEAST_WORDS and not values(part) and not self._is_grounded(content):
             return ", which no message says"
@@ -283,14 +292,17 @@ class _Proof:
         return True
 
     def _is_denied(self, part: str) -> bool:
-        """True if what answers and results say of the same has the other polarity alone."""
-        stems = _stems(part)
-        about = [
-            each.parity
-            for each in self._clauses
-            if each.by != "user" and stems and len(stems & each.stems) >= len(stems) / 2
+        """True if the answers and results nearest to the part have the other polarity alone."""
+        about = _stems(part) | values(part)
+        near = [
+            (len(about & each.stems), each.parity) for each in self._clauses if each.by != "user"
         ]
-        return bool(about) and parity(part) not in about
+        most = max((shared for shared, _ in near), default=0)
+        nearest = {sign for shared, sign in near if shared == most}
+        least = (
+            _NEAR if parity(part) else 1 / 2
+        )  # a success that is claimed needs less to be doubted
+        return 0 < most >= least * len(about) and parity(part) not in nearest
 
     def _is_grounded(self, content: frozenset[str]) -> bool:
         return any(len(content & each) >= _NEAR * len(content) for each in self._whole)
@@ -312,6 +324,21 @@ def _without_names(part: str) -> str:
 
 def _obliges(part: str) -> bool:
     return is_normative(part) and not _RULES.search(part)
+
+
+def _drops_only(sentence: str, rule: str) -> bool:
+    """True if a sentence gives to others what a rule gives to one: `only Marta talks to the press`."""
+    found = _ONLY.search(rule)
+    if found is None or _plain_words(sentence) & _NARROW:
+        return False
+    about = _stems(_without_frame(rule[found.end() :]))
+    stems = _stems(sentence)
+    return (
+        bool(about)
+        and _stem(found["whom"].casefold()) not in stems
+        and bool(about & stems)
+        and (2 * len(about & stems) >= len(about))
+    )
 
 
 def _is_excluded(part: str, stated: str) -> bool:
@@ -349,9 +376,10 @@ _JOINTS = re.compile(
 _ALSO = re.compile(r"\s+(?:and|und)\s+", re.IGNORECASE)
 
 
-def _split(sentence: str) -> Iterator[str]:
-    for part in _JOINTS.split(sentence):
-        yield from filter(None, _ALSO.split(part))
+def _split(sentence: str) -> Iterator[tuple[str, str]]:
+    """Yield the parts of a sentence, each with the clause that it is joined in by *and*."""
+    for clause in _JOINTS.split(sentence):
+        yield from ((part, clause) for part in _ALSO.split(clause) if part)
 
 
 def _clauses(said: Said) -> Iterable[_Clause]:
@@ -389,6 +417,8 @@ def _stems(text: str) -> frozenset[str]:
 
 
 def _stem(word: str) -> str:
+    if (opposite := _OPPOSITE.fullmatch(word)) is not None:
+        word = opposite[1]
     if word.startswith("ge") and len(word) > _STEM_CHARS + 2:  # a German participle
         word = word[2:]
     return word[:_STEM_CHARS]
@@ -397,7 +427,8 @@ def _stem(word: str) -> str:
 def parity(text: str) -> int:
     """Return 1 if the words of a text deny once, or thrice; a bound (`no more than`) denies nothing."""
     bare = _BOUNDS.sub(" ", text)
-    denied = sum(
+    denied = sum(_OPPOSITE.fullmatch(word.casefold()) is not None for word in WORD.findall(bare))
+    denied += sum(
         word in _DENIES for word in map(str.casefold, WORD.findall(bare.replace("\u2019", "'")))
     )
     return (denied + len(_RULED_OUT.findall(bare))) % 2
