@@ -2,9 +2,11 @@
 
 Prints one JSON line.
 
-`conversations`: evidence recall@5, @10, @20 and by category on a corpus of labelled conversations
-(LoCoMo's form: `--corpus DIR`, or `locomo` in PALYRA_CORPORA; one memory a conversation), and
-`pack`: the share of the evidence that a pack of 1 500 tokens holds.
+`conversations`: evidence recall@1, @5, @10, @20 and by category on a corpus of labelled conversations
+(LoCoMo's form: `--corpus DIR`, or `locomo` in PALYRA_CORPORA; one memory a conversation); `all@10`: of
+the questions with several pieces of evidence, those that find all of them among ten hits; `pack`: the
+share of the evidence that a pack of 1 500 tokens holds.
+`development`: the same on the conversations of `bench/dev/recall.json`, each asked at its time.
 `agent_tapes`: the same on generated tapes of agent work (`_agent_tapes.py`).
 `partial`: recall@10 and pack by the share of the items that have vectors (with `--only partial`).
 `speed`: search (wall clock, and time of its thread: on a busy machine they differ), build, add and
@@ -27,7 +29,7 @@ import time
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any, Protocol, Self
 
@@ -54,8 +56,10 @@ from palyra.store.sqlite.memories import match_any
 from palyra.store.vectors.index import MemoryIndex
 
 CORPUS = Path(os.environ.get("PALYRA_CORPORA", "corpora")) / "locomo"
-CUTS = (5, 10, 20)
+DEVELOPMENT = Path(__file__).resolve().parent / "dev" / "recall.json"
+CUTS = (1, 5, 10, 20)
 MAX_RANK = 200
+ONLY = ("conversations", "development", "agent_tapes", "partial", "speed")
 SHARES = (0.0, 0.1, 0.5, 0.9, 1.0)  # of items with vectors
 SIZES = (1_000, 10_000, 100_000)
 QUERIES = 200  # per size
@@ -70,6 +74,7 @@ class LabelledQuestion:
     text: str
     category: str
     evidence: frozenset[int]  # rows
+    asked: date | None = None  # None: on the day of the last item
 
 
 @dataclass(frozen=True)
@@ -78,7 +83,7 @@ class LabelledMemory:
     questions: list[LabelledQuestion]
 
 
-Ranker = Callable[[str], list[tuple[int, float]]]  # rows and scores, best first
+Ranker = Callable[[str, date | None], list[tuple[int, float]]]  # rows and scores, best first
 
 
 # --- corpora -------------------------------------------------------------------------------------
@@ -113,6 +118,37 @@ def _read_conversation(path: Path) -> LabelledMemory:
         for each in content["questions"]
     ]
     return LabelledMemory(items, [each for each in questions if each.evidence])
+
+
+def read_development(path: Path) -> list[LabelledMemory]:
+    """Read the conversations of a development set."""
+    return [_read_case(case) for case in json.loads(path.read_text(encoding="utf-8"))]
+
+
+def _read_case(case: dict[str, Any]) -> LabelledMemory:
+    items, rows = [], {}
+    for number, turn in enumerate(case["turns"]):
+        rows[turn["id"]] = number + 1
+        at = datetime.fromisoformat(turn["at"]).replace(tzinfo=UTC)
+        items.append(
+            make_item(
+                number,
+                turn["text"],
+                at_ms=int(at.timestamp() * 1000) + number,
+                author=turn["author"],
+                session_id=f"ses_{turn['session']}",
+            )
+        )
+    questions = [
+        LabelledQuestion(
+            each["question"],
+            case["kind"],
+            frozenset(rows[turn] for turn in each["evidence"]),
+            datetime.fromisoformat(each["at"]).date(),
+        )
+        for each in case["questions"]
+    ]
+    return LabelledMemory(items, questions)
 
 
 def read_tapes(seed: int) -> LabelledMemory:
@@ -166,8 +202,8 @@ class Ours:
         today = day_of(max(item.at_ms for item in memory.items))
         weight = SEMANTIC if embedder is None or embedder.is_semantic else PARTS_OF_WORDS
 
-        def search(text: str) -> list[tuple[int, float]]:
-            question = analyse(text, index.list_authors(wanted), today)
+        def search(text: str, asked_on: date | None = None) -> list[tuple[int, float]]:
+            question = analyse(text, index.list_authors(wanted), asked_on or today)
             asked: Sequence[StoredVector] = ()
             if embedder is not None:
                 texts = question.texts_for(is_semantic=embedder.is_semantic)
@@ -210,7 +246,7 @@ class RawFts5:
     ) -> Ranker:
         del memory, folder
 
-        def search(text: str) -> list[tuple[int, float]]:
+        def search(text: str, _: date | None = None) -> list[tuple[int, float]]:
             return [
                 (row, -bm25)
                 for row, bm25 in store.connection.execute(
@@ -236,7 +272,7 @@ class RawFaiss:
         index = faiss.IndexFlatIP(embedder.dimensions)
         index.add(_floats(embedder.embed([item.text for item in memory.items])))
 
-        def search(text: str) -> list[tuple[int, float]]:
+        def search(text: str, _: date | None = None) -> list[tuple[int, float]]:
             cosines, found = index.search(_floats(embedder.embed([text])), MAX_RANK)
             return [
                 (int(at) + 1, float(cosine))
@@ -280,7 +316,7 @@ def measure_recall(way: Way, memories: Iterable[LabelledMemory]) -> dict[str, An
             store.append(memory.items)
             search = way.over(memory, store, Path(folder))
             for question in memory.questions:
-                _score(shares, memory, question, search(question.text))
+                _score(shares, memory, question, search(question.text, question.asked))
             store.close()
     return {name: round(100 * statistics.fmean(values), 1) for name, values in shares.items()}
 
@@ -299,6 +335,8 @@ def _score(
     for cut in CUTS:
         shares[f"recall@{cut}"].append(share(rows[:cut]))
     shares[f"recall@10 {question.category}"].append(share(rows[:10]))
+    if len(wanted) > 1:
+        shares["all@10"].append(float(wanted <= set(rows[:10])))
     shares["pack"].append(share(_packed(memory, ranked)))
 
 
@@ -402,7 +440,7 @@ def _measure_raw(
     rng = np.random.default_rng(1)
     raw = RawFts5().over(LabelledMemory([], []), store, Path())
     return {
-        "fts5": _percentiles(raw, queries),
+        "fts5": _percentiles(lambda text: raw(text, None), queries),
         "faiss": _percentiles(
             lambda _: flat.search(rng.standard_normal((1, 384), np.float32), 200), queries
         ),
@@ -530,7 +568,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--corpus", type=Path, default=CORPUS)
     parser.add_argument("--minilm", type=Path, default=os.environ.get("PALYRA_MINILM"))
-    parser.add_argument("--only", choices=("conversations", "agent_tapes", "partial", "speed"))
+    parser.add_argument("--only", choices=ONLY)
     parser.add_argument("--sizes", type=int, nargs="*", default=SIZES)
     parser.add_argument("--seed", type=int, default=7)
     options = parser.parse_args()
@@ -550,6 +588,9 @@ def main() -> None:
         if options.only == "partial":
             embedder = minilm or Remembering(HashedEmbedder())
             result["partial"] = measure_partial(embedder, conversations, SHARES)
+        if options.only in {None, "development"}:
+            chats = read_development(DEVELOPMENT)
+            result["development"] = {way.name: measure_recall(way, chats) for way in ways}
         if options.only in {None, "agent_tapes"}:
             tapes = [read_tapes(options.seed)]
             result["agent_tapes"] = {way.name: measure_recall(way, tapes) for way in ways}

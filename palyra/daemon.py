@@ -44,6 +44,7 @@ from palyra.operations.retention import RetentionStores
 from palyra.operations.runs import Gateway
 from palyra.services.log_history import LogHistory
 from palyra.services.memory_embedders import LocalEmbedder, ProviderEmbedder
+from palyra.services.reranking import MeteredReranker
 from palyra.services.usage import UsageService
 from palyra.store.files.age_clock import AgeClock
 from palyra.store.journal.keys import MIN_TOKEN_CHARS, KeyRing
@@ -78,6 +79,7 @@ from palyra.wiring.runs import (
     build_memories,
     build_memory_embedder,
     build_memory_indexes,
+    build_memory_reranker,
     build_services,
     show_procedures,
     view_embedder,
@@ -137,7 +139,13 @@ class Daemon:
             self.journal,
             lambda: self._memory_embedder,
         )
-        self.memories = build_memories(self.journal, self.redactor, self.host, self.memory_indexes)
+        self.memories = build_memories(
+            self.journal,
+            self.redactor,
+            self.host,
+            self.memory_indexes,
+            lambda: self._memory_reranker,
+        )
         self.toolset = build_toolset(
             config,
             self.host,
@@ -354,6 +362,10 @@ class Daemon:
     def _memory_embedder(self) -> LocalEmbedder | ProviderEmbedder:
         """The embedder of both indexes: its weights are loaded once."""
         return build_memory_embedder(self.config, self.host, self.modelset, self.services)
+
+    @cached_property
+    def _memory_reranker(self) -> MeteredReranker | None:
+        return build_memory_reranker(self.host, self.modelset, self.services)
 
     def _view_embedder(self) -> EmbedderView:
         return view_embedder(memory_embedder(self.config), self._memory_embedder)

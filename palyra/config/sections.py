@@ -130,6 +130,13 @@ class MemoryConfig(Section, frozen=True, kw_only=True):
             "embedding model, which is sent all memories; auto takes MiniLM if it is installed."
         ),
     ] = "auto"
+    reranker: Annotated[
+        str,
+        _doc(
+            "PROVIDER/NAME of a model that re-orders the best hits of each search of the memory, by "
+            "POST /rerank, and is sent them; empty: none."
+        ),
+    ] = ""
     recall: Annotated[bool, _doc("Show matching memories to the model of a new run.")] = True
 
 

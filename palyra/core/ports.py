@@ -83,6 +83,7 @@ from palyra.core.memory.query import SearchQuestion
 from palyra.core.memory.vectors import StoredVector
 from palyra.core.model.embeddings import Embeddings
 from palyra.core.model.messages import Delta, ModelRequest, ModelTurn
+from palyra.core.model.reranking import Reranking
 from palyra.core.model.sources import ContextSource, MemorySources, RecallScope
 from palyra.core.policy.request import PolicyDecision, PolicyRequest
 from palyra.core.policy.views import AppliedSuggestion
@@ -537,6 +538,32 @@ class EmbeddingModel(Protocol):
         Raises InvalidParams for texts that no model can embed, ModelFailure when the provider
         failed.  Cancellation: the request is abandoned, nothing else changes.
         """
+
+
+class RerankModel(Protocol):
+    """One re-ranking model."""
+
+    name: str
+    provider: str
+
+    async def rerank(self, question: str, texts: Sequence[str]) -> Reranking:
+        """Return how well each text answers the question.
+
+        Raises ModelFailure when the provider failed.  Cancellation: the request is abandoned.
+        """
+
+
+class Reranker(Protocol):
+    """The re-ranker of the memory's searches."""
+
+    limit: int  # hits that it reads
+
+    async def rerank(self, principal: str, question: str, found: MemoryHits) -> MemoryHits:
+        """Return the hits with the first `limit` in the model's order, within a second or so.
+
+        A model that fails, is slow or is over a budget of the principal leaves the order, and `degraded` says why.
+        """
+        ...
 
 
 class Embedder(Protocol):

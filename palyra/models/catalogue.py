@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from palyra.config.sections import ModelProvider
 from palyra.core.model.routing import ProviderHealth
-from palyra.core.ports import EmbeddingModel, LanguageModel, RunBlocking
+from palyra.core.ports import EmbeddingModel, LanguageModel, RerankModel, RunBlocking
 
 MAX_MADE = 256  # of cached models; beyond it they are created again
 MAX_NAME_CHARS = 200
@@ -99,6 +99,9 @@ class OpenProviders(Protocol):
         self, name: str, run_blocking: RunBlocking, field: str, others: Sequence[str]
     ) -> EmbeddingModel:
         """Return the embedding model of that name.  Raises InvalidParams."""
+
+    def reranker(self, name: str, field: str) -> RerankModel:
+        """Return the re-ranking model of that name.  Raises InvalidParams."""
 
     async def close(self) -> None:
         """Close all connections."""

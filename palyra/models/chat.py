@@ -380,7 +380,10 @@ def guidance(text: str) -> str:
     return f"[the daemon, not the user:] {text}"
 
 
-CHAT = Dialect("/chat/completions", chat_headers, chat_body, ChatReader, embeddings="/embeddings")
+CHAT = Dialect(
+    "/chat/completions", chat_headers, chat_body, ChatReader,
+    embeddings="/embeddings", rerank="/rerank",
+)  # fmt: skip
 OPENAI_CHAT = replace(CHAT, body=openai_body)
 
 
@@ -397,4 +400,5 @@ def azure_chat(version: str) -> Dialect:
         path=f"{there}/chat/completions?{query}",
         headers=lambda key: {"api-key": key} if key else {},
         embeddings=f"{there}/embeddings?{query}",
+        rerank="",
     )

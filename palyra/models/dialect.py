@@ -111,6 +111,7 @@ class Dialect:
     media_type: str = "text/event-stream"
     parser: Callable[[], StreamParser] = SseParser
     embeddings: str = ""  # path of the embeddings, like `path`; "": the protocol has none
+    rerank: str = ""  # likewise, of the re-ranking
     sign: Sign | None = None
 
     def most_tokens(self, request: ModelRequest, configured: int) -> int:

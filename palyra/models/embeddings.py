@@ -90,7 +90,7 @@ class HttpEmbeddings:
         if dimensions is not None:
             body["dimensions"] = dimensions
         async with self._exchange.post(self._path, body, JSON) as take_next:
-            data = await _read(take_next)
+            data = await read_answer(take_next)
             usage, vectors = await self._run_blocking(_decode, data, len(texts))
         if dimensions is not None and any(len(vector) != dimensions for vector in vectors):
             found = len(vectors[0])
@@ -115,7 +115,8 @@ def _check_size(texts: int, part: Embeddings) -> None:
         raise ModelFailure("invalid_request", why)
 
 
-async def _read(take_next: TakeNext) -> bytes:
+async def read_answer(take_next: TakeNext) -> bytes:
+    """Read the whole answer.  Raises ModelFailure.  Cancellation: the rest is not read."""
     pieces: list[bytes] = []
     size = 0
     while (piece := await take_next()) is not None:

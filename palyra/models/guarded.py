@@ -31,8 +31,9 @@ from palyra.core.model.circuit_breaker import (
 )
 from palyra.core.model.embeddings import Embeddings, check_texts
 from palyra.core.model.messages import Delta, ModelFailure, ModelRequest, ModelTurn
+from palyra.core.model.reranking import Reranking
 from palyra.core.model.routing import ProviderHealth
-from palyra.core.ports import EmbeddingModel, IncidentReporter, LanguageModel, NowMs
+from palyra.core.ports import EmbeddingModel, IncidentReporter, LanguageModel, NowMs, RerankModel
 
 PER_PROVIDER = 4
 PER_CREDENTIAL = 2
@@ -273,6 +274,24 @@ class GuardedModel:
             self.name, request.principal, is_background=request.is_background
         ):
             return await self._inner.stream(request, on_delta)
+
+
+class GuardedReranker:
+    """`core.ports.RerankModel` that applies the provider's limits to another model."""
+
+    def __init__(self, inner: RerankModel, guard: ProviderLimits) -> None:
+        self.name = inner.name
+        self.provider = inner.provider
+        self._inner = inner
+        self._guard = guard
+
+    async def rerank(self, question: str, texts: Sequence[str]) -> Reranking:
+        """Wait for a lease, then judge with the inner model.
+
+        Raises ModelFailure.  Cancellation: the lease, or the place in the queue, is released.
+        """
+        async with self._guard.call(self.name, is_background=True):
+            return await self._inner.rerank(question, texts)
 
 
 class GuardedEmbeddings:

@@ -16,7 +16,14 @@ from palyra.config.sections import Api, ModelProvider
 from palyra.core.ids import NewId
 from palyra.core.model.routing import ProviderHealth
 from palyra.core.outbound import Outbound, find_proxy, is_loopback
-from palyra.core.ports import EmbeddingModel, IncidentReporter, LanguageModel, NowMs, RunBlocking
+from palyra.core.ports import (
+    EmbeddingModel,
+    IncidentReporter,
+    LanguageModel,
+    NowMs,
+    RerankModel,
+    RunBlocking,
+)
 from palyra.core.redaction.secret_references import is_reference, parse_reference
 from palyra.errors import InvalidParams, Unavailable
 from palyra.models.anthropic import ANTHROPIC
@@ -26,10 +33,17 @@ from palyra.models.chat import CHAT, OPENAI_CHAT, azure_chat
 from palyra.models.dialect import Dialect
 from palyra.models.embeddings import HttpEmbeddings
 from palyra.models.gemini import GEMINI
-from palyra.models.guarded import CallSlots, GuardedEmbeddings, GuardedModel, ProviderLimits
+from palyra.models.guarded import (
+    CallSlots,
+    GuardedEmbeddings,
+    GuardedModel,
+    GuardedReranker,
+    ProviderLimits,
+)
 from palyra.models.http_exchange import DIRECTLY, ProviderEndpoint, open_client
 from palyra.models.http_model import HttpModel
 from palyra.models.presets import PRESETS, Preset, key_of
+from palyra.models.reranking import HttpReranker
 from palyra.models.responses import RESPONSES
 
 CLOSE_WITHIN_S = 1.0
@@ -142,6 +156,22 @@ class Providers:
             )
         return found.make_embeddings(model, run_blocking)
 
+    def reranker(self, name: str, field: str) -> RerankModel:
+        """Return the re-ranking model called PROVIDER/NAME.
+
+        Raises InvalidParams, about that `field` of the configuration, for a name that no provider has.
+        """
+        provider, _, model = name.partition("/")
+        found = self._providers.get(provider)
+        if found is None or model in NO_NAMES or not found.reranks:
+            having = [f"{name}/MODEL" for name, each in self._providers.items() if each.reranks]
+            raise InvalidParams(
+                f"{field} = {name!r}: no provider offers it"
+                + (f"; available: {', '.join(having)}" if having else ""),
+                field=field,
+            )
+        return found.make_reranker(model)
+
     async def close(self) -> None:
         """Close all connections, also when cancelled; some may stay open if that takes long."""
         with trio.move_on_after(CLOSE_WITHIN_S, shield=True):
@@ -207,6 +237,11 @@ class _Provider:
         """True if the provider's protocol has embeddings."""
         return bool(self._dialect.embeddings)
 
+    @property
+    def reranks(self) -> bool:
+        """True if the provider's protocol has re-ranking."""
+        return bool(self._dialect.rerank)
+
     def make(self, model: str) -> LanguageModel:
         """Create the model of that name without checking that it exists."""
         inner = HttpModel(
@@ -230,6 +265,17 @@ class _Provider:
             run_blocking=run_blocking,
         )
         return GuardedEmbeddings(inner, self.guard)
+
+    def make_reranker(self, model: str) -> RerankModel:
+        """Create the re-ranking model of that name without checking that it exists."""
+        inner = HttpReranker(
+            f"{self.given.name}/{model}",
+            self._endpoint(model),
+            self._client,
+            self._find_key,
+            self._now_ms,
+        )
+        return GuardedReranker(inner, self.guard)
 
     def _endpoint(self, model: str) -> ProviderEndpoint:
         given = self.given

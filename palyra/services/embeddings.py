@@ -7,7 +7,8 @@ An embedding has a principal and no run, session or agent, so only budgets with 
 and `principal` apply to it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Protocol, TypeVar
 
 from palyra.core.ids import NewId
 from palyra.core.journal.changes import Change
@@ -33,30 +34,37 @@ class BudgetUnpriced(EmbeddingsOverBudget):
     code = "budget_unpriced"
 
 
-class MeteredEmbeddings:
-    """`core.ports.EmbeddingService` of a model whose calls may cost money."""
+class _Model(Protocol):
+    name: str
+    provider: str
 
-    def __init__(
-        self, model: EmbeddingModel, budgets: Budgets, journal: Journal, new_id: NewId
-    ) -> None:
+
+class _Answer(Protocol):
+    @property
+    def usage(self) -> Usage: ...
+
+
+A = TypeVar("A", bound=_Answer)
+
+
+class MeteredCalls:
+    """Calls of one model for a principal, under the budgets and with a ledger line for each."""
+
+    def __init__(self, model: _Model, budgets: Budgets, journal: Journal, new_id: NewId) -> None:
         self.name = model.name
-        self._model = model
+        self._provider = model.provider
         self._budgets = budgets
         self._journal = journal
         self._new_id = new_id
 
-    async def embed(
-        self, principal: str, texts: Sequence[str], *, dimensions: int | None = None
-    ) -> Embeddings:
-        """Return one vector for each text, after its ledger line is committed.
+    async def call(self, principal: str, tokens: int, ask: Callable[[], Awaitable[A]]) -> A:
+        """Return the model's answer to a request of that size, after its ledger line is committed.
 
         A failure before the request was sent has no ledger line.  Waits while concurrent calls
-        reserve the rest of a budget.  Raises InvalidParams, EmbeddingsOverBudget, ModelFailure,
-        Unavailable.
+        reserve the rest of a budget.  Raises EmbeddingsOverBudget, Unavailable and what `ask` raises.
         Cancellation: a request that was sent is charged as an estimate.
         """
-        check_texts(texts, dimensions)
-        meter = Reservation(self.name, sum(map(estimate_tokens, texts)))
+        meter = Reservation(self.name, tokens)
         payer = Payer(principal, "", "", self._new_id("emb"))
         refusal = await self._budgets.admit_payer(payer, meter)
         if refusal is not None:
@@ -64,7 +72,7 @@ class MeteredEmbeddings:
         outcome: CallOutcome = "abandoned"
         was_asked, used = True, meter.measure()
         try:
-            made = await self._model.embed(texts, dimensions=dimensions)
+            made = await ask()
             outcome, used = "completed", made.usage
         except ModelFailure as failure:
             outcome, used, was_asked = "failed", failure.usage, failure.was_asked
@@ -85,7 +93,7 @@ class MeteredEmbeddings:
             session_id=payer.session_id,
             principal=payer.principal,
             agent=payer.agent,
-            provider=self._model.provider,
+            provider=self._provider,
             model=self.name,
             outcome=outcome,
             input_tokens=used.input_tokens,
@@ -94,6 +102,27 @@ class MeteredEmbeddings:
             is_estimate=used.source != "provider",
             cost_usd_micros=self._budgets.charge(self.name, used).cost_usd_micros,
             at_ms=self._budgets.now_ms(),
+        )
+
+
+class MeteredEmbeddings:
+    """`core.ports.EmbeddingService` of a model whose calls may cost money."""
+
+    def __init__(
+        self, model: EmbeddingModel, budgets: Budgets, journal: Journal, new_id: NewId
+    ) -> None:
+        self.name = model.name
+        self._model = model
+        self._calls = MeteredCalls(model, budgets, journal, new_id)
+
+    async def embed(
+        self, principal: str, texts: Sequence[str], *, dimensions: int | None = None
+    ) -> Embeddings:
+        """Return one vector for each text; see `MeteredCalls.call`.  Raises InvalidParams, too."""
+        check_texts(texts, dimensions)
+        tokens = sum(map(estimate_tokens, texts))
+        return await self._calls.call(
+            principal, tokens, lambda: self._model.embed(texts, dimensions=dimensions)
         )
 
 

@@ -12,7 +12,7 @@ index and the day, which relative dates of a query depend on; a degraded result 
 
 import re
 from collections import Counter, OrderedDict
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
@@ -35,7 +35,7 @@ from palyra.core.memory.packing import pack_hits
 from palyra.core.memory.query import has_subject
 from palyra.core.memory.standing import Standing, StandingItem, choose_standing, rank_standing
 from palyra.core.memory.transcripts import as_said, conversation_key
-from palyra.core.ports import Journal, JournalStore, NowMs
+from palyra.core.ports import Journal, JournalStore, NowMs, Reranker
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.tape.events import CompactionApplied, decode_event
 from palyra.core.trust.labels import lowest
@@ -68,6 +68,7 @@ class MemorySearch:
     ) -> None:
         """Without an index the text index of the journal is searched, and no conversations."""
         self._conversations = conversations
+        self.find_reranker: Callable[[], Reranker | None] = lambda: None  # set by the wiring
         self._journal = journal
         self._index = index
         self._redactor = redactor
@@ -136,7 +137,7 @@ class MemorySearch:
 
     async def _search(self, query: str, wanted: MemoryFilter) -> MemoryHits:
         if self._index is not None:
-            return await self._index.find(query, wanted)
+            return await self._find(self._index, query, wanted)
         tokens = (token.plain for token in read_tokens(query))
         words = list(dict.fromkeys(word for token in tokens for word in _WORD.findall(token)))
         if not words:
@@ -148,6 +149,15 @@ class MemorySearch:
                 for each in found
             )
         )
+
+    async def _find(self, index: SharedMemoryIndex, query: str, wanted: MemoryFilter) -> MemoryHits:
+        """Search the index; with a re-ranker in its order, which a hit beyond the limit may get into."""
+        reranker = self.find_reranker()
+        if reranker is None:
+            return await index.find(query, wanted)
+        more = msgspec.structs.replace(wanted, limit=max(wanted.limit, reranker.limit))
+        found = await reranker.rerank(wanted.principal, query, await index.find(query, more))
+        return msgspec.structs.replace(found, hits=found.hits[: wanted.limit])
 
     async def search_said(
         self, place: MemoryPlace, query: str, *, run_id: str, limit: int

@@ -12,7 +12,7 @@ from palyra.config.load import Config
 from palyra.config.sections import ModelProvider, ModelRoute
 from palyra.core.journal.records import Usage
 from palyra.core.model.routing import ProviderHealth, Route, RouteTable
-from palyra.core.ports import EmbeddingModel, IncidentReporter, LanguageModel
+from palyra.core.ports import EmbeddingModel, IncidentReporter, LanguageModel, RerankModel
 from palyra.errors import InvalidParams
 from palyra.models.catalogue import ModelCatalogue, OpenProviders
 from palyra.models.lexical_embeddings import NAME, EmbeddedEmbeddings
@@ -117,6 +117,7 @@ class Modelset(NamedTuple):
     names: Sequence[str] = ()  # names of the providers now
     memory: EmbeddingModel | None = None  # a provider's, of the memory
     configure: Callable[[Sequence[ModelProvider]], None] | None = None  # replaces the providers
+    reranker: RerankModel | None = None  # of the memory
 
 
 def build_modelset(
@@ -147,6 +148,11 @@ def build_modelset(
             raise _no_provider(field, wanted, ", ".join(built_in))
         return models.providers.embeddings(wanted, host.run_blocking, field, built_in)
 
+    reranker: RerankModel | None = None
+    if config.memory.reranker:
+        if models.providers is None:
+            raise _no_provider("memory.reranker", config.memory.reranker, '"" for none')
+        reranker = models.providers.reranker(config.memory.reranker, "memory.reranker")
     wanted = ALIASES.get(config.models.embeddings, config.models.embeddings)
     return Modelset(
         models.catalogue,
@@ -157,6 +163,7 @@ def build_modelset(
         models.names,
         embed("memory.embedder", memory_embedder(config), MEMORY_EMBEDDERS),
         models.configure,
+        reranker,
     )
 
 

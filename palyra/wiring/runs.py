@@ -19,6 +19,7 @@ from palyra.core.ports import (
     MemoryEmbedder,
     MemoryIndexing,
     Notifier,
+    Reranker,
 )
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.run.environment import RunLimits
@@ -45,6 +46,7 @@ from palyra.services.memory_recall import MemoryRecall
 from palyra.services.memory_search import MemorySearch
 from palyra.services.procedures import Procedures, Shown
 from palyra.services.references import ContextSources
+from palyra.services.reranking import MeteredReranker
 from palyra.services.token_factors import TokenFactors
 from palyra.store.files.suspension import SuspensionFile
 from palyra.store.journal.keys import KeyRing
@@ -119,6 +121,15 @@ def build_memory_embedder(
     return LocalEmbedder(HashedEmbedder(), host.run_blocking)
 
 
+def build_memory_reranker(
+    host: Host, modelset: Modelset, services: SessionServices
+) -> MeteredReranker | None:
+    """Build the re-ranker of the memory; None without a configured one."""
+    if modelset.reranker is None:
+        return None
+    return MeteredReranker(modelset.reranker, services.budgets, services.journal, host.new_id)
+
+
 def view_embedder(configured: str, embedder: LocalEmbedder | ProviderEmbedder) -> EmbedderView:
     """Return the embedder in use, and the reason why it is not the one that is wanted."""
     if missing := find_missing("vectors"):
@@ -184,9 +195,13 @@ def build_memory_indexes(
 
 
 def build_memories(
-    journal: JournalHandle, redactor: Redactor, host: Host, indexes: MemoryIndexes | None
+    journal: JournalHandle,
+    redactor: Redactor,
+    host: Host,
+    indexes: MemoryIndexes | None,
+    find_reranker: Callable[[], Reranker | None],
 ) -> Memories:
-    """Build the memory and its search."""
+    """Build the memory and its search; the re-ranker is found when it is first needed."""
     search = MemorySearch(
         journal,
         redactor,
@@ -195,6 +210,7 @@ def build_memories(
         index=None if indexes is None else indexes.items,
         conversations=None if indexes is None else indexes.conversations,
     )
+    search.find_reranker = find_reranker
     return Memories(
         journal=journal,
         search=search,

@@ -66,3 +66,32 @@ async def test_a_provider_embeds_the_memory(tmp_path: Path) -> None:
     assert [["Ann owns a boat"], ["a ship"], ["whose boat?"]] == [
         body["input"] for body in served.bodies
     ]
+
+
+async def test_a_provider_re_ranks_the_hits(tmp_path: Path) -> None:
+    """The model's order is that of the search and is paid for; when it fails, the own order stays."""
+    scores = [{"index": 0, "relevance_score": 0.1}, {"index": 1, "relevance_score": 0.9}]
+    answers: list[Any] = [
+        [refusal(200, {"results": scores, "usage": {"total_tokens": 30}})],
+        [refusal(500, {"error": {"message": "out of order"}})],
+    ]
+    async with provider(*answers) as served:
+        home = tmp_path / "home"
+        home.mkdir(mode=0o700)
+        config = CONFIG.format(url=served.url).replace('embedder = "p/e"', 'reranker = "p/r"')
+        (home / "palyra.toml").write_text(config, encoding="utf-8")
+        with running(tmp_path) as daemon:
+            async with daemon.connect() as client:
+                await client.add_memory("the boat of Ann is called Heron", kind="fact")
+                await client.add_memory("the harbour closes at ten for every boat", kind="fact")
+                own = await client.search_memories("what is the boat of Ann called?")
+                moved = await client.search_memories("what is Ann's boat called?", limit=1)
+                spent = await client.sum_usage(by="model")
+    assert ["the boat of Ann is called Heron"] == [hit.text for hit in moved.hits]
+    assert "out of order" in (moved.degraded or "")
+    assert "the harbour closes at ten for every boat" == own.hits[0].text
+    assert own.hits[0].parts.rerank > 0 > own.hits[1].parts.rerank
+    assert [("p/r", 30)] == [(each.key, each.input_tokens) for each in spent.groups if each.calls]
+    body = served.bodies[0]
+    assert ("r", "what is the boat of Ann called?") == (body["model"], body["query"])
+    assert next(text.partition(" ")[2] for text in body["documents"]).startswith("the boat of Ann")

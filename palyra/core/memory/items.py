@@ -357,7 +357,7 @@ class MemoryHit(msgspec.Struct, frozen=True, kw_only=True):
 
     item: MemoryRecord
     score: float
-    parts: dict[str, float]  # summands, by the names of `ranking.ScoreParts`
+    parts: dict[str, float]  # summands, by the names of `ranking.ScoreParts`, and `rerank`
     later: str | None = None  # a newer hit that says otherwise
 
 

@@ -10,16 +10,20 @@
     form     -0.25 · share of the item that is a question: a question rarely states a fact
     session  0.1 · mean of the three best scores of the item's session: the neighbourhood of several
              good hits is a better place than that of a single one
-    context  for hits behind the ten best only, and without a model of meaning: 0.3 · the mean that
+    context  0.15 · the better score of the items two turns away in the conversation.  The item itself
+             has its direct neighbours in its word score and its vector (`store.vectors`): in a chat of
+             short messages, subject, question and answer are three of them.
+             Behind the ten best, and without a model of meaning, in addition: 0.3 · the mean that
              `session` uses, 0.2 for an item of the author that the question names, 0.4 · the score
              of a neighbour among the five best, half of it two places away
 
 The ten best are a list of single answers.  Those behind them fill a prompt, where an answer in
 several places and the turns round it are worth more than one more turn with a word of the question:
-the context puts 3 to 4 % more of the evidence into 1 500 tokens.  It never lifts a hit above the
-tenth.  A model of meaning finds such turns by itself: its packs gain nothing from the context.
+this context puts 3 to 4 % more of the evidence into 1 500 tokens.  It never lifts a hit above the
+tenth.  A model of meaning finds such turns by itself: its packs gain nothing from it.
 
-Weights were measured on conversations with labelled evidence (`bench/recall.py`); the parts are
+Weights were measured on conversations with labelled evidence (`bench/recall.py`): talk of two people,
+a chat of short messages, agent work.  A weight is one that pays on all of them.  The parts are
 flat around them: none of them moves recall@10 by a point if it is changed by a third.
 
 Nothing is dropped for its score, with one exception: if not even the best candidate reaches the
@@ -46,6 +50,7 @@ LEXICAL, DATE, FORM, SESSION = 0.5, 0.4, 0.25, 0.1
 AUTHOR_LEXICAL = 1.5  # in addition: the lexical score counts 2.5 times
 AUTHOR_COSINE = 0.12
 SESSION_BEST = 3
+TWO_AWAY = 0.15
 HEAD = 10  # hits in front of which no context comes
 CONTEXT_SESSION, CONTEXT_AUTHOR, CONTEXT_NEAR = 0.3, 0.2, 0.4
 NEAR_BEST = 5  # hits whose neighbours gain
@@ -67,7 +72,7 @@ class VectorWeight:
 
 # Of 12 questions on foreign subjects and 5 of gibberish, to conversations and to agent tapes, the
 # best cosine is 0.35 by MiniLM and 0.25 by parts of words, where a misspelled word alone has as much.
-SEMANTIC = VectorWeight(2.0, 0.38, 0.28, is_semantic=True)
+SEMANTIC = VectorWeight(1.5, 0.38, 0.28, is_semantic=True)
 PARTS_OF_WORDS = VectorWeight(0.1, 0.3, 0.3, is_semantic=False)
 LEXICAL_FLOOR = 0.22  # share of the question's idf mass; 1 % of labelled questions are below
 PROMPT_LEXICAL_FLOOR = 0.25  # the same of all its words, with those that occur nowhere
@@ -179,9 +184,11 @@ def rank(
         return []
     scored = [_score(each, author, vectors) for each in related]
     priors = _session_priors(related, scored)
+    around = _two_turns_away(related, scored)
     hits = []
     for each, base in zip(related, scored, strict=True):
-        parts = msgspec.structs.replace(base, session=priors.get(each.session, 0.0))
+        session, context = priors.get(each.session, 0.0), around.get(each.row, 0.0)
+        parts = msgspec.structs.replace(base, session=session, context=context)
         hits.append((each, Hit(each.row, parts.sum, parts)))
     hits.sort(key=lambda found: (found[1].score, found[0].at_ms, found[0].row), reverse=True)
     if vectors.is_semantic and any(each.cosine is not None for each in related):
@@ -229,11 +236,27 @@ def _in_context(hits: Sequence[_Ranked], author: str | None) -> list[_Ranked]:
         if not gain and not _has_common(each):
             continue
         context = min(gain, most - hit.score)
-        parts = msgspec.structs.replace(hit.parts, context=context)
+        parts = msgspec.structs.replace(hit.parts, context=hit.parts.context + context)
         position = hit.score + context, hit.score + gain, each.at_ms, each.row
         found.append((position, (each, Hit(each.row, hit.score + context, parts))))
     found.sort(key=itemgetter(0), reverse=True)
     return [ranked for _, ranked in found]
+
+
+def _two_turns_away(
+    candidates: Sequence[Candidate], scored: Sequence[ScoreParts]
+) -> dict[int, float]:
+    """Return what the rows two turns away from each candidate gain from it, each from the better one."""
+    by_row = {each.row: each for each in candidates}
+    gains: dict[int, float] = {}
+    for each, parts in zip(candidates, scored, strict=True):
+        gain = TWO_AWAY * parts.sum
+        for beside in (each.previous, each.next):
+            neighbour = None if beside is None else by_row.get(beside)
+            beyond = None if neighbour is None else _other_side(neighbour, each.row)
+            if beyond is not None and gain > gains.get(beyond, 0.0):
+                gains[beyond] = gain
+    return gains
 
 
 def _near_best(hits: Sequence[_Ranked]) -> dict[int, float]:

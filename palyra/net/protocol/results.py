@@ -654,8 +654,9 @@ class MemoryScore(msgspec.Struct, frozen=True, kw_only=True):
     date: float = 0.0  # the time that the query names
     form: float = 0.0  # a question rarely answers one: below 0
     session: float = 0.0  # other good hits of the same conversation
-    context: float = 0.0  # behind the ten best: neighbours of the best, the same conversation
+    context: float = 0.0  # what was said two turns away; behind the ten best, more around them
     newer: float = 0.0  # what it needed to stand before an earlier one about the same
+    rerank: float = 0.0  # what the re-ranking model moved it by
 
 
 class MemoryFound(Result, frozen=True, kw_only=True):

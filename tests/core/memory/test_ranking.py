@@ -16,6 +16,7 @@ from palyra.core.memory.ranking import (
     PARTS_OF_WORDS,
     SEMANTIC,
     SESSION,
+    TWO_AWAY,
     Candidate,
     Hit,
     ScoreParts,
@@ -63,16 +64,16 @@ def test_the_parts_add_up_to_the_score() -> None:
 
 
 def test_words_and_vectors_weigh_what_the_module_says() -> None:
-    """Half of the lexical score, twice the positive cosine, nothing for the rest."""
+    """Half of the lexical score, 1.5 times the positive cosine, nothing for the rest."""
     nothing = {"author": 0.0, "date": 0.0, "form": 0.0, "session": 0.0, "context": 0.0}
-    assert {"lexical": 0.25, "vector": 0.8, **nothing} == parts(QUESTION, cosine=0.4)
+    assert {"lexical": 0.25, "vector": 0.6, **nothing} == parts(QUESTION, cosine=0.4)
     assert {"lexical": 0.25, "vector": 0.0, **nothing} == parts(QUESTION, cosine=-0.4)
     assert {"lexical": 0.25, "vector": 0.0, **nothing} == parts(QUESTION)
 
 
 def test_the_named_author_gains_and_others_stay() -> None:
     """A named author's items count 2.5 times by words and 0.12 of a cosine more."""
-    assert parts(ABOUT_ANN, author="Ann", cosine=0.4)["author"] == pytest.approx(0.375 + 0.24)
+    assert parts(ABOUT_ANN, author="Ann", cosine=0.4)["author"] == pytest.approx(0.375 + 0.18)
     assert parts(ABOUT_ANN, author="Ann")["author"] == pytest.approx(0.375)
     assert not parts(ABOUT_ANN, author="Bob", cosine=0.4)["author"]
 
@@ -144,6 +145,19 @@ def test_an_item_without_a_vector_does_not_lose_to_any_that_has_one() -> None:
     assert 1 == rank(QUESTION, [candidate(1, lexical=0.8), *others])[0].row
 
 
+def test_an_item_gains_from_two_turns_away() -> None:
+    """From the better of both sides, whatever stands between; from no direct neighbour."""
+    chat = [
+        candidate(row, lexical=words, previous=row - 1, next=row + 1)
+        for row, words in enumerate((0.8, 0.0, 0.2, 0.1, 0.6))
+    ]
+    for found in (rank(QUESTION, chat), rank(QUESTION, chat, PARTS_OF_WORDS)):
+        gains = {hit.row: hit.parts.context for hit in found}
+        assert {0: TWO_AWAY * 0.1, 2: TWO_AWAY * 0.4, 3: 0.0, 4: TWO_AWAY * 0.1} == (
+            pytest.approx({row: gains[row] for row in (0, 2, 3, 4)})
+        )
+
+
 def test_the_context_orders_what_follows_the_best() -> None:
     """Neighbours of the five best gain from them, half of it two places away, whichever side."""
     found = behind(
@@ -169,7 +183,8 @@ def test_the_context_orders_what_follows_the_best() -> None:
         ],
     )
     gains = {hit.row: hit.parts.context for hit in hits[HEAD:]}
-    assert {1: CONTEXT_NEAR * 0.5, 2: CONTEXT_NEAR * 0.49, 3: CONTEXT_NEAR * 0.245, 4: 0.0} == (
+    beyond = CONTEXT_NEAR * 0.245 + TWO_AWAY * 0.49
+    assert {1: CONTEXT_NEAR * 0.5, 2: CONTEXT_NEAR * 0.49, 3: beyond, 4: 0.0} == (
         pytest.approx(gains)
     )
     assert [1, 2, 3, 4] == [hit.row for hit in hits[HEAD:]]
