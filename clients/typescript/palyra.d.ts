@@ -2195,6 +2195,7 @@ export interface MemoryScore {
   session?: number;
   context?: number;
   newer?: number;
+  rerank?: number;
 }
 
 /** One item; with a session or a channel only if it is recalled there. */

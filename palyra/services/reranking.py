@@ -45,7 +45,9 @@ class MeteredReranker:
             scores = await self._score(principal, question, texts_to_judge(hits))
         except (ModelFailure, Rejected, Unavailable) as error:
             reason = f"not re-ranked: {self._model.name}: {error.message}"
-            return msgspec.structs.replace(found, degraded=found.degraded or reason)
+            return msgspec.structs.replace(
+                found, degraded="; ".join(filter(None, (found.degraded, reason)))
+            )
         return msgspec.structs.replace(found, hits=reorder(found.hits, scores))
 
     async def _score(self, principal: str, question: str, texts: Sequence[str]) -> Sequence[float]:

@@ -24,8 +24,14 @@ def texts_to_judge(hits: Sequence[MemoryHit]) -> list[str]:
 
 
 def reorder(hits: Sequence[MemoryHit], scores: Sequence[float]) -> tuple[MemoryHit, ...]:
-    """Return the hits with as many of the first ones as there are scores in the order of these."""
-    judged = sorted(zip(scores, hits, strict=False), key=itemgetter(0), reverse=True)  # stable
+    """Return the hits with as many of the first ones as there are scores in the order of these.
+
+    A hit that follows a newer one, which says otherwise, stays behind it.
+    """
+    given: dict[str, float] = {}
+    for score, hit in zip(scores, hits, strict=False):
+        given[hit.item.memory_id] = min(score, given.get(hit.later or "", score))
+    judged = sorted(zip(given.values(), hits, strict=False), key=itemgetter(0), reverse=True)
     moved = [
         msgspec.structs.replace(
             hit, score=place.score, parts={**hit.parts, "rerank": place.score - hit.score}

@@ -1,5 +1,7 @@
 """Re-ranking of hits: the order changes, the floors of a recall do not."""
 
+import msgspec
+
 from palyra.core.memory.items import MemoryHit
 from palyra.core.memory.reranking import TEXT_CHARS, reorder, texts_to_judge
 from tests.store.kit import memory
@@ -18,6 +20,15 @@ def test_hits_take_the_order_of_the_scores_and_the_scores_of_their_places() -> N
     assert [2.0, 1.0, 0.5, 0.25] == [each.score for each in found]
     assert [sum(each.parts.values()) for each in found] == [each.score for each in found]
     assert tuple(hits) == reorder(hits, [])
+
+
+def test_a_hit_stays_behind_the_newer_one_that_changes_it() -> None:
+    """Unless it was in front of it, as for a question about an earlier day."""
+    hits = [hit("new", 2.0), hit("old", 1.0)]
+    marked = [hits[0], msgspec.structs.replace(hits[1], later="new")]
+    assert ["old", "new"] == [each.item.memory_id for each in reorder(hits, [0.1, 0.9])]
+    assert ["new", "old"] == [each.item.memory_id for each in reorder(marked, [0.1, 0.9])]
+    assert ["old", "new"] == [each.item.memory_id for each in reorder(marked[::-1], [0.9, 0.1])]
 
 
 def test_equal_scores_change_nothing() -> None:
