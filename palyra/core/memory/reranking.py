@@ -2,7 +2,7 @@
 
 The best `RERANKED` hits take the order of the model's scores, and each the score of its new place: the
 model's scale says nothing about the floors of a recall, so `rerank` is a summand that moves a hit up or
-down among the others.  Of the evidence that a search misses among its ten best hits, half stands
+down among the others.  Of the evidence that a search misses among its ten best hits, half is
 between the 11th and the 50th place (`bench/recall.py`).
 """
 
