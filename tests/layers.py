@@ -155,6 +155,7 @@ ROOMS = {
         "contexts",
         "embeddings",
         "memory_embedders",
+        "reranking",
         "memory_index",
         "healing",
         "memory_search",
