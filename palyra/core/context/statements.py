@@ -417,7 +417,8 @@ def _classified(sentence: str) -> Statement:
     if kind in {"remark", "ask"} and not sentence.endswith("?"):
         lasts = _LASTS.search(text) or _PASSIVE.search(without_lead(text)) is not None
         kind = "constraint" if lasts else _CLASS_OF.get(find_sense(sentence) or "", kind)
-    if kind in BINDING and find_talk(sentence) not in {None, "passing"}:
+    is_own = kind == "constraint" and _tells_of_itself(sentence, text)
+    if kind in BINDING and (is_own or find_talk(sentence) not in {None, "passing"}):
         kind = "remark"
     if kind == "remark" and (VALUE.search(sentence) or _NAME.search(sentence)):
         kind = "fact"
@@ -429,6 +430,22 @@ def _form_of(sentence: str, text: str) -> StatementKind | None:
     return find_form(sentence) or find_form(without_lead(text))
 
 
+def _tells_of_itself(sentence: str, text: str) -> bool:
+    """True for a sentence about the speaker that wants nothing: `I only use it on weekends`."""
+    rest = without_lead(text)
+    return bool(
+        _OF_ITSELF.match(rest)
+        and not _WANTS.search(rest)
+        and find_sense(sentence) not in {"instruction", "taste"}
+    )
+
+
+_OF_ITSELF = re.compile(r"(?:i|i'm|i've|ich)\b")
+_WANTS = re.compile(
+    r"\b(?:want|need|expect|insist|require|prefer|demand|ask|only one|won't|will not|approve|decide|sign|review|rather|"
+    r"appreciate|grateful|accept|allow|tolerate|will|möchte|bestehe|erwarte|verlange|brauche|wünsche|bitte|entscheide|prüfe|"
+    r"freigebe|gefragt|hätte)\b"
+)
 _CLASS_OF: dict[str, StatementKind] = {"instruction": "constraint", "taste": "preference"}
 _PASSIVE = re.compile(  # what is done to things of a kind
     r"^(?!(?:ich|es|er|sie|wir|i|he|she|it|they|we)\b).*\b(?:werden|wird) (?:\w+ ){0,3}(?:ge\w+(?:t|en)|\w+iert|ver\w+t|er\w+t)[.! ]*$|^(?!(?:i|he|she|it|they|we)\b)[\w' -]+ gets? \w+(?:ed|en) (?:by|with|as|in|to)\b"
