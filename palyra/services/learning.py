@@ -23,7 +23,7 @@ import trio
 from palyra.core.access import Caller
 from palyra.core.context.corrections import find_taken_back, takes_back
 from palyra.core.context.quoted import MAYBE_BPS
-from palyra.core.context.statements import read_user
+from palyra.core.context.statements import Statement, read_user
 from palyra.core.ids import NewId
 from palyra.core.incident.incident import IncidentReport
 from palyra.core.incident.kinds import reflections_key, reflections_skipped
@@ -270,10 +270,11 @@ class Learning:
         if not is_reviewable(self.rules, found.kind, found.score_bps):
             return found
         old = await self._memories.find_corrected(found.text, found.kind, texts.principal)
-        newer = next((each for each in read_user(found.quote) if takes_back(each)), None)
+        newer = await self._run_blocking(_find_taking_back, found.quote)
         if old is None and newer is not None:
             stored = await self._find_stored(texts.principal, found.text)
-            old = find_taken_back(newer, {each.memory_id: each.text for each in stored})
+            texts_by_id = {each.memory_id: each.text for each in stored}
+            old = await self._run_blocking(find_taken_back, newer, texts_by_id)
             if old is not None:
                 return msgspec.structs.replace(
                     found, corrects=old, signals={**found.signals, "replaces": MAYBE_BPS}
@@ -784,6 +785,11 @@ def _read_unread(store: JournalStore, *, run_id: str) -> RunTexts | None:
         return _read_run(store, run_id=run_id)
     except PalyraError:
         return None
+
+
+def _find_taking_back(text: str) -> Statement | None:
+    """Return the first statement of a text that takes something back.  Blocks."""
+    return next((each for each in read_user(text) if takes_back(each)), None)
 
 
 def _find_secret(keys: Mapping[str, Found], redactor: Redactor) -> set[str]:

@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-from palyra.core.context.speech import CHANGES, plain, without_lead
+from palyra.core.context.speech import CHANGES, Forms, plain, without_lead
 
 Sense = Literal["instruction", "taste", "decision", "change", "own", "definite", "noted"]
 
@@ -99,7 +99,7 @@ _SHOULD = re.compile(
 # --- tastes ----------------------------------------------------------------------------------------
 
 _DEICTIC = r"(?!(?:it|this|that|these|those|what|how|when it|where|your|you|him|her|them|the (?:idea|way|look|sound|first|second|third|last|other|one|new|old|answer|result|option|part|fact|example)|to (?:say|add|see|hear|know|ask|point|think|mention|be honest)|mondays?)\b)"
-_TASTE = re.compile(
+_TASTE = Forms(
     rf"^(?:i think |i guess |i find (?:that )?)?(?:i|we)(?:'d| would)? {_ADV}(?:prefer|like|love|hate|dislike|enjoy|adore|detest|loathe|favou?r|appreciate)\b {_DEICTIC}"
     rf"|^(?:i|we)(?:'d| would) (?:much )?(?:rather|sooner) (?!be\b|not be|go\b|die\b)|^(?:i|we) {_ADV}(?:can't|cannot|can not) (?:stand|bear|abide) {_DEICTIC}|^i'?m {_ADV}(?:not )?(?:a (?:big |huge |great )?)?(?:fan of|fond of|keen on|into) {_DEICTIC}|^not a fan of "
     rf"|^(?:i|we) (?:don't|do not|never) (?:really |ever |particularly )?(?:like|enjoy|care for|want|appreciate) {_DEICTIC}(?!to\b|a\b|an\b|any help|the\b)"
@@ -115,14 +115,14 @@ _TASTE = re.compile(
 
 # --- decisions and changes -------------------------------------------------------------------------
 
-_DECISION = re.compile(
+_DECISION = Forms(
     r"\b\w+ it is(?: then)?[.! ]*$|^(?:abgemacht|ausgemacht|fest steht|es bleibt dabei|agreed|settled|verdict|done deal|ergebnis|fazit|final answer)\b[,:]|^(?:dann |also |ok )*nehmen wir\b|^es wird (?:die|der|das|ein\w*) |^(?:the|our) plan is (?:to|now)\b|^(?:i|we)'ll be (?:using|going with)\b|^(?:our |final |the |new )?(?:decision|decided|beschluss|entscheidung|beschlossene sache|beschlossen|resolved)\b(?! (?:yet|noch|von|of)\b)"
     rf"|\b(?:we|i|wir|ich)(?:'ve| have|'re| are)? {_ADV}(?:decided|agreed|settled|chosen|chose|opted|voted|picked|going with|go with|went with|sticking with|stick with|staying with|stay with|dropping|dropped|switching to|standardi[sz]\w+ on|moving to|moving off|scrapping|abandoning)\b(?! (?:to (?:go|order|meet|eat|watch|leave|stay (?:home|in)|wait)|yet|about it))"
     r"|^we(?:'ll| will| shall) (?:use|go with|stick|keep|take|build|drop|stay|switch|store|write|deploy|host|ship|adopt)\b|^let's (?:use|go with|stick|keep|settle|agree|standardi[sz]e|adopt|drop|stay with)\b(?! (?:it|this|that|look))|\b(?:we've settled it|it's (?:settled|decided|official)|that's (?:final|settled|decided)|final decision)\b"
     r"|\b(?:haben|habe) (?:uns |mich |wir uns |wir )?.*\b(?:entschieden|geeinigt|beschlossen|abgemacht|vereinbart|festgelegt|ausgemacht|verständigt)\b|\b(?:wir|uns) (?:nehmen|bleiben bei|setzen (?:künftig |jetzt )?auf|steigen (?:\w+ )?um|machen das (?:künftig )?(?:mit|in)|einigen uns)\b|^es bleibt (?:bei|dabei)\b|^(?:nehmen|bleiben|setzen) wir\b|\bsteht (?:jetzt )?fest\b|\bfür \w+ entschieden\b|\bwird .{2,60}(?:abgeschaltet|abgelöst|ersetzt|eingestellt|umgestellt)\b"
     r"|^(?:ok |so |for (?:this|our|the) \w+,? )*we use \S+(?:,? (?:not|instead of|rather than)) "
 )
-_CHANGE = re.compile(
+_CHANGE = Forms(
     rf"\b(?:i|we|ich|wir|my|our|mein\w*|unser\w*|the|der|die|das|uns|bei uns)\b.{{0,60}}?\b(?:no longer|any ?more|nicht mehr|kein\w* \w+ mehr|(?:is|are|lives?|runs?|heißt?|ist|sind|wohnt?e?|läuft|arbeite) (?:now|jetzt)|now (?:lives?|runs?|is|uses?|called)|{CHANGES})\b"
     rf"|^(?:habe |bin |wurde )?(?:just |gerade |finally |endlich )?(?:moved|switched|changed|renamed|got (?:married|divorced)|retired|quit|started|joined|bin .{{2,40}}(?:gezogen|umgezogen|gewechselt|geworden)|habe .{{2,40}}(?:geheiratet|aufgehört|angefangen|gewechselt|gekündigt))\b"
     r"|^(?:we|i)(?:'re|'m| are| am) (?:moving|switching|migrating|changing) (?!on\b|along\b)\w+.* (?:to|from|into|in) \w+"
@@ -167,14 +167,14 @@ _VERB_S = (
     r"ist|sind|hat|haben|heißt|heißen|läuft|laufen|liegt|liegen|steht|stehen|nutzt|nutzen|verwendet|verwenden|wohnt|wohnen|arbeitet|arbeiten|braucht|brauchen|gehört|gehören|kostet|kosten|beginnt|beginnen|endet|öffnet|schließt|spricht|spielt|studiert|lernt|isst|trinkt|macht|machen|betreut|verkauft|"
     r"liefert|unterstützt|speichert|lauscht|besteht aus|dauert|geht|gehen|kommt|kommen|zieht|kümmert sich|leitet|übernimmt|erledigt|prüft|verträgt|schreibt)"
 )
-_TRANSIENT = re.compile(
+_TRANSIENT = Forms(
     rf"^[^,;]*\b(?:is|are|'s|'re|ist|sind) (?:{_STATES_ONCE}|the (?:best|worst)|awesome|awful|terrible|amazing|horrible|cool|nice|boring|awful|weird|crazy|der beste|die beste|das beste|super|toll|schlimm|schlecht|gut|furchtbar|schrecklich|un(?!verh|befr)\w+|zu \w+|lang|kalt|langweilig|komisch|(?!called|named|based|located|allergic)\w+ing\b|broken|down|red|green|failing|slow|empty|blank|dead|gone|killing|on fire|full|crashing|missing|kaputt|leer|voll|langsam|rot|weg)\b(?! (?:to|for) (?:nuts|peanuts|\w+ allerg))"
     r"|^(?:my|the|our|mein\w*|der|die|das) (?:[\w-]+ ){1,3}?(?:shows?|returns?|displays?|prints?|gives?|throws?|says?|zeigt|gibt|sagt)\b|^my (?:friend|neighbou?r|colleague|boss|client|customer|cousin|uncle|aunt|landlord|brother|sister)'s (?!name)|\btakes? \d+ ?(?:s|ms|sec\w*|min\w*|hours?)\b|\b(?:dinner|lunch|breakfast|game|match|concert|show|abendessen|spiel|konzert) (?:is|ist|starts|beginnt)\b|\b(?:screen|monitor|bildschirm|display) (?:is|ist)\b|^(?:i|we) use (?:the|your|this|that) (?:example|code|same|version|file)"
     r"|^[^,;]*\b(?:hurts?|fails?|failed|crash\w*|hangs?|breaks?|tut weh|spinnt|stürzt|hängt|geht nicht|funktioniert nicht|doesn't (?:work|start|compile|open|load)|keeps \w+ing|again|schon wieder|frozen|tests? fail\w*|error|exception|404|500|stack ?trace|problem\w*|bug)\b"
     r"|\b(?:meeting|call|appointment|flight|train|exam|interview|termin|besprechung|prüfung|zug|flug|movie|film|party|treffen)\b(?!s)[^,]* (?:is|at|um|ist) (?:at |um )?\d"
     r"|\bmy (?:question|point|problem|issue|guess|bad|mistake|idea|turn|plan|brain|head|god|next)\b|\b(?:our|the|my) (?:next|first|last|current) \w+ (?:is|are)\b|\bmeine? (?:frage|problem|idee|güte|meinung|kopf)\b|\b(?:a|one) (?:bug|problem|issue) in\b"
 )
-_OWN = re.compile(
+_OWN = Forms(
     rf"^(?:i'm|i am|we're|we are) {_ADV}(?!{_STATES_ONCE}\b)(?:\w+-\w+ |legally |severely |partially |fully |newly |recently |happily |strictly |originally |mildly )?(?:(?:an?|the|one of|from|based|born|married|divorced|single|widowed|engaged|allergic|intolerant|vegan|vegetarian|pescatarian|diabetic|celiac|coeliac|lactose|gluten|dyslexic|autistic|deaf|blind|colou?r[- ]?blind|left[- ]handed|right[- ]handed|pregnant|retired|self[- ]employed|freelanc\w+|unemployed|"
     r"in charge|responsible|called|named|learning|studying|training|working (?:as|at|in|for|on|night|part|from)|living|\d+|on (?:call|night|the (?:board|night)|parental|a diet)|in (?:my|the) \w+ (?:semester|year)|at (?:uni|university|school)|closed|open|located|short[- ]sighted|hard of hearing|\w+ish\b|\w+ese\b|\w+ian\b|german|dutch|swiss|french|jewish|muslim|catholic|buddhist|two|three|four|five)\b)"
     rf"|^(?:i|we)(?:'ve| have) (?:got )?(?!{_BAD_HAVE})(?:(?:an?|about|around|over|only|two|three|four|five|six|ten|\d+\S*|no|type|severe|bad|chronic|my own|our own) )?(?:\w+ ?)+"
@@ -252,16 +252,11 @@ def _is_manner(text: str, *, is_polite: bool) -> bool:
 def _is_habit(said: "_Said") -> bool:
     """True for a present tense of a state or habit: `I teach physics`, `wir backen nachts`."""
     if (match := _FIRST_EN.match(said.rest)) is not None:
-        verb = match["verb"]
-        return (
-            (
-                verb not in _MOMENT_VERBS_EN
-                or (verb in {"go", "come", "do", "have"} and said.is_habitual)
-            )
-            and not verb.endswith(("ed", "ing", "ly"))
-            and bool(match["rest"].strip())
-            and not _SPECIFIC.search(match["rest"][:24])
-        )
+        verb, rest = match["verb"], match["rest"]
+        is_done_often = verb in {"go", "come", "do", "have"} and bool(_HABITUAL.search(said.rest))
+        is_present = not verb.endswith(("ed", "ing", "ly")) and bool(rest.strip())
+        is_general = verb not in _MOMENT_VERBS_EN or is_done_often
+        return is_present and is_general and not _SPECIFIC.search(rest[:24])
     if (match := _FIRST_DE.match(said.rest)) is not None:
         verb = match["verb"] or match["turned"]
         rest = match["rest"] or match["after"] or ""
@@ -272,11 +267,11 @@ def _is_habit(said: "_Said") -> bool:
             in {"koch", "back", "trink", "ess", "lern", "arbeit", "fahr", "schreib", "geh", "les"}
         )
         if {verb, f"{verb}e", verb.removesuffix("e")} & _MOMENT_VERBS_DE and not (
-            said.is_habitual
+            _HABITUAL.search(said.rest)
             and verb.startswith(("geh", "fahr", "mach", "komm", "nehm", "nimm", "bin"))
         ):
             return False
-        if _NOW.search(rest[:24]) and not said.is_habitual:
+        if _NOW.search(rest[:24]) and not _HABITUAL.search(said.rest):
             return False
         return (
             is_verb and not _PARTICIPLE.search(said.rest) and bool(rest.strip() or match["turned"])
@@ -299,11 +294,10 @@ class _Said(NamedTuple):
     lasts_strongly: bool
     says_lasting: bool  # by an adverb
     is_polite: bool
-    is_habitual: bool
 
 
 _READINGS: tuple[tuple[Sense, Callable[[_Said], object]], ...] = (
-    ("decision", lambda said: _DECISION.search(said.rest) or _DECISION.match(said.text)),
+    ("decision", lambda said: _DECISION.search(said.rest) or _DECISION.search(said.text)),
     ("taste", lambda said: _TASTE.search(said.rest)),
     ("instruction", _is_instruction),
     ("change", lambda said: _CHANGE.search(said.rest)),
@@ -323,7 +317,7 @@ _NO_MARKS = dict.fromkeys(map(ord, '"“”„«»`'))
 
 def is_transient(sentence: str) -> bool:
     """True for a state that passes and a report of trouble."""
-    return _TRANSIENT.search(without_lead(_words_of(sentence))) is not None
+    return _TRANSIENT.search(without_lead(_words_of(sentence)))
 
 
 def find_sense(sentence: str) -> Sense | None:
@@ -342,7 +336,6 @@ def find_sense(sentence: str) -> Sense | None:
         is not None
         or _LASTS_STRONGLY.search(text) is not None,
         is_polite=re.search(r"\b(?:please|bitte)\b", text) is not None,
-        is_habitual=_HABITUAL.search(rest) is not None,
     )
     if text.endswith("?"):
         return None

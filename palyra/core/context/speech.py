@@ -13,7 +13,7 @@ slips of typing.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 from typing import Literal, NamedTuple
 
@@ -132,9 +132,47 @@ def without_lead(text: str) -> str:
     return rest or text
 
 
+class Forms:
+    """Alternative forms of a sentence; those that begin it are tried once, not at each place.
+
+    `re` tries every alternative at every place, an anchored one too, which costs most of a search.
+    """
+
+    def __init__(self, pattern: str) -> None:
+        parts = list(_alternatives(pattern))
+        first = [part for part in parts if part.startswith("^")]
+        others = [part for part in parts if not part.startswith("^")]
+        self._first = re.compile("|".join(first)) if first else None
+        self._others = re.compile("|".join(others)) if others else None
+
+    def search(self, text: str) -> bool:
+        """True if a form is in the text."""
+        if self._first is not None and self._first.match(text) is not None:
+            return True
+        return self._others is not None and self._others.search(text) is not None
+
+
+def _alternatives(pattern: str) -> Iterator[str]:
+    """Yield the alternatives of a pattern that are in no group."""
+    depth, start, at = 0, 0, 0
+    while at < len(pattern):
+        char = pattern[at]
+        if char == "\\":
+            at += 1
+        elif char == "[":
+            at = pattern.index("]", at + 2)
+        elif char in "()":
+            depth += 1 if char == "(" else -1
+        elif char == "|" and not depth:
+            yield pattern[start:at]
+            start = at + 1
+        at += 1
+    yield pattern[start:]
+
+
 # --- moods ---------------------------------------------------------------------------------------
 
-_IRONIC = re.compile(
+_IRONIC = Forms(
     r"^(?:yeah,? (?:right|sure)|oh,? (?:great|joy|ja|wow|toll|super|sure|yes|how nice|wonderful|lovely|good)\b(?!,? please)|na (?:toll|super|klasse|prima|bravo)"
     r"|ja,? (?:klar|sicher|genau|nee|ne|natürlich)\b|(?:great|wonderful|fantastic|awesome|brilliant|lovely|super|toll|klasse|prima|herrlich|wunderbar),? "
     r"(?:another|just what|jetzt|schon wieder|again|wieder|noch ein\w*)|sure,? (?:because|let's|why not|go ahead)|of course,? because|klar(?: doch)?,|"
@@ -158,7 +196,7 @@ _SAYS = (
     r"complains?|complained|keeps? (?:saying|telling|asking)|believes?|argues?|argued|asks?|asked|mentioned|announced|warned|"
     r"meint|meinte|meinen|sagt|sagte|sagen|findet|fand|behauptet\w*|glaubt|glaubte|schreibt|schrieb|empfiehlt|empfahl|erzählt\w*|schwört|besteht darauf|hat (?:gesagt|gemeint|behauptet|erzählt|geschrieben|empfohlen))"
 )
-_REPORTED = re.compile(
+_REPORTED = Forms(
     rf"^{_OTHERS_NP} (?:\w+ )?{_SAYS}\b(?! (?:me |us )?when\b)"
     rf"|^(?:he|she|they|er)\b(?:'s|'re|'ve|'d)?(?! (?:is|are) (?:my|our))|\b{_SAYS}(?: (?:once|always|mal|immer|mir|uns|me|us))?: ?[\"“„']"
     r"|\b(?:according to|it says|so it says|(?:he|she|they|er|sie|es|mir) (?:said|meinte|sagte)|told (?:me|us)|i was told|(?:i|we) (?:heard|read) (?:that|somewhere|in|about|it)\b|(?:ich|wir) (?:habe|haben) (?:gehört|gelesen)|"
@@ -171,7 +209,7 @@ _NAMED = re.compile(
     rf"^(?!(?:I|We|You|Our|My|The|Ich|Wir|Du|Sie|Please|Bitte|Always|Never|What|Who|Would|Could|Should|Can|Will|Do|Does|If|When|Some|It|This|That|There|Really|Also|Just|And|But|So|Mir|Mich|Das|Es)\b)[A-ZÄÖÜ][a-zäöüß]+(?: [A-ZÄÖÜ][a-zäöüß]+)? (?:always |never |usually |really |also |once )?"
     rf"(?:{_SAYS}|prefers?|likes?|loves?|hates?|wants?|dislikes?|mag|bevorzugt|liebt|hasst|will|möchte)\b"
 )
-_SUPPOSED = re.compile(
+_SUPPOSED = Forms(
     r"^(?:suppose|supposing|imagine|what if|let's (?:say|assume|pretend)|say (?:that )?(?:i|we)\b|assume (?:that )?(?:i|we|you)\b|assuming i|pretend (?:that )?(?:i|we|you|to)\b|hypothetically|in theory|"
     r"angenommen|nehmen wir an|stell dir vor|mal angenommen|was wäre|gesetzt den fall|theoretisch|tu so,? als (?:ob |wärst |wär\w* |würd\w* )?(?:ich|du|wir)|act as|you are (?:a|an|now)\b|du bist (?:ein|jetzt))\b"
     r"|^(?:if|when) (?:i|we|he|she|they|you|it|only|\w+) (?:\w+ )?(?:\w{3,}ed|were|was|had|could|lived|did|knew|won|went|got)\b|\bif only\b|\bi wish\b|\bi (?:could|might|may) (?!not\b)|\bone day\b|\bsomeday\b|\bwho knows\b|\bwe'll see\b"
@@ -197,7 +235,7 @@ _CHANGED = re.compile(rf"\b{CHANGES}\b")
 _NO_FINITE = (
     r"(?!(?:is|are|am|be|has|have|must|should|will|shall|can|may|need|needs|to|gets?|never|only)\b)"
 )
-_PAST = re.compile(
+_PAST = Forms(
     rf"^(?!(?:i|we)(?:'ve| have) (?:got|been \w+ing .*\b(?:since|for (?:\d|years|many)))\b)(?:i|we|you|he|she|they|it|nobody|everyone|everybody|only \w+ \w+|this|that|(?:my|our|the|his|her|old|a|an) (?:{_NO_FINITE}[\w'-]+ ){{1,4}}?)(?:'ve| have| has| just| also| really| always| never| only| once| even| often| still| all)* ?\b{_PAST_EN}\b(?!['-])"
     rf"|^(?:at|in|on|during|back) [^,]{{3,30}}?,? (?:i|we|nobody|everyone|everybody|you|they|it) (?:always |never |only |just |all |still )?{_PAST_EN}\b|, (?:i|we|they|he|she) {_PAST_EN}\b(?! (?:a|the) rule)"
     r"|\b(?:used to|back then|in the past|as a (?:kid|child|student)|when i was|back in|in (?:his|her|my|our) (?:previous|old|last|former) |at my (?:old|last|previous)|"
@@ -208,14 +246,14 @@ _PAST = re.compile(
     r"|\b(?:habe?|haben|hat|bin|sind|ist|been|bist)\b(?: \S+){1,12}? (?!geht|geben|gern|gerne|gehören|gegen|genau|gerade|geöffnet|geschlossen|genug|gemeinsam|gestaltet|getrennt|geplant|gelegen|gesperrt|gemeint|geheim|gerät\w*|gespeichert|gehostet|verloren)(?:\w{0,4}ge[a-zäöüß]{2,}(?:t|en)|ver[a-zäöüß]{3,}(?:t|en)|be[a-zäöüß]{4,}t|er[a-zäöüß]{4,}t|\w+iert)[.! ]*$"
     r"|^(?!(?:i|we)(?:'ve| have) (?:got|been \w+ing .*\b(?:since|for (?:\d|years|many)))\b).*\b(?:have|has|'ve) (?:always |never |just |already |been |not |only )*(?:been|wondered|thought|seen|heard|understood|known|had|done|tried|made|got|found|noticed|forgotten)\b"
 )
-_PASSING = re.compile(
+_PASSING = Forms(
     r"\b(?:today|tonight|tomorrow|yesterday|right now|just now|at the moment|currently|for now|for the moment|(?:just |only )?(?:this|that) (?:time|once|one|file|task|function|case|run|message|question|"
     r"answer|commit|branch|week|morning|afternoon|evening|session|chat|email|mail|letter|pr|weekend)(?!'?s? (?:meeting|call))|just (?:this )?once|(?<!at )(?<!more than )once(?! an?\b| per\b| every\b| you\b| \w+ (?:is|are)\b)|"
     r"temporar\w+|until (?:\w+day|tomorrow|tonight|noon|then)|next (?:week|month|step)|later today|in a (?:minute|moment|second|bit)|on my way|running late|be right back|brb|"
     r"heute|morgen(?! )|gestern|vorgestern|gerade|im moment|momentan|derzeit|vorerst|diesmal|dieses mal|ausnahmsweise|einmalig|nur (?:dieses|das) (?:eine )?mal|nur für (?:diese\w*|heute)|vorübergehend|jetzt gerade|gleich|bin gleich|diese woche|nächste woche|nachher|mal eben|für (?:diese\w*) (?:mail|nachricht|datei|brief|fall))\b"
     r"|\bfor this \w+(?: \w+)? only\b|\bonly for this\b|\bmorgen (?:früh|abend|mittag|ist|habe|haben|muss|kommt)\b"
 )
-_IDLE = re.compile(
+_IDLE = Forms(
     r"^(?:never mind|nevermind|no (?:idea|worries|problem|rush|way|wonder|need(?! to (?:explain|add|use|write|ask|repeat|translate|include|mention|cite|say|put))|clue|hurry|thanks|doubt|luck|thank you)\b|nothing (?:works|helps|new|happen\w*|better|to|like)|"
     r"don't (?:worry|mention it|panic|bother|be|get me wrong)|always (?:the|a|an|my|his|her|something|nice|good|fun|wanted|wondered|thought|knew|loved|happy|glad|in|on|at|these|those|this|that|been|when|so|happens|someone)\b|"
     r"never (?:in|a|the|had|saw|heard|seen|thought|been|got|knew|understood|say|again|ever|gets?|got|too|really|mind|found|worked|went|would|could|did|was|is|he|she|they|have i|did i)\b|not bad|only (?:\w+ ){1,4}(?:failed|passed|left|more)|must be|must have|that(?:'s| is| was)\b(?! final| fixed)|it(?:'s| is| was| should| must| will)\b(?! (?:not )?(?:imperative|essential|important|crucial|vital|mandatory|necessary|forbidden|allowed|required|called|named|settled|decided|be|stay|remain|have to|has to|keep|run|work|compile))|"
@@ -234,7 +272,7 @@ _PERSON = (
     r"competitors?|mutter|vater|mama|papa|schwester|bruder|frau|mann|freund\w*|kind(?:er)?|sohn|tochter|oma|opa|großeltern|eltern|tante|onkel|chef\w*|nachbar\w*|kolleg\w*|"
     r"lehrer\w*|arzt|ärztin|katze|hund|bahn|zug|drucker|wetter|verein|schule|kantine|schweiz|kneipe|kirche|mitbewohner\w*)"
 )
-_OWN_LIFE = re.compile(  # what the speaker, relatives and strangers have to do, and how things use to be
+_OWN_LIFE = Forms(  # what the speaker, relatives and strangers have to do, and how things use to be
     r"^i (?:(?:really|just|also|still|always|never|probably|only) )*(?:must|should|ought to|have to|had to|need to|may|can't(?! (?:stand|bear))|cannot(?! (?:stand|bear))|can(?!')|don't have to|mustn't)\b"
     r"(?! (?:see|approve|sign|confirm|check|review|agree|accept|allow|have (?:the|your|a|every|all|each)|be (?:asked|told|informed|able to)|stand|bear)\b)"
     r"|^ich (?:(?:wirklich|auch|immer|nie|nur|noch|ja|halt) )*(?:muss|darf|soll|sollte|kann|musste|durfte)\b(?! (?:es |das |alles |alle |jede\w* )?(?:erst |vorher |immer |zuerst )?(?:sehen|freigeben|prüfen|zustimmen|gefragt|drüber))"
@@ -254,7 +292,7 @@ _OWN_LIFE = re.compile(  # what the speaker, relatives and strangers have to do,
 )
 
 
-_DESCRIBES = re.compile(  # a word of obligation that describes
+_DESCRIBES = Forms(  # a word of obligation that describes
     r"^(?:if|when|wenn|falls|sobald|once|until|before|bevor) [^,]+, (?:then |dann )?(?:i|we|he|she|they|it|that|this|nobody|everyone)(?:'\w+)? (?!must|may|want|need|expect)"
     r"|^(?:wenn|falls|sobald|bevor) [^,]+, (?:dann )?\w+ (?:ich|er|sie|es|wir|man)\b(?! (?:bitte|nicht|nie|immer|erst))"
     r"|\b(?:is|are|was|were|'s|isn't|aren't|has|have|had|see|sees|saw|got|ist|sind|war|hat|haben|habe|gibt|gab)(?: \w+)? (?:no|kein\w*|nothing|nichts|none) (?!longer|more than|way to|business|place|right)\w+"
@@ -271,13 +309,13 @@ _DESCRIBED = re.compile(
 )
 
 
-_ASKS = re.compile(
+_ASKS = Forms(
     r"^(?:what|why|how(?! about never)|where|who|which|whose)\b(?!ever)(?![^,]*, )(?:'s)? (?!a mess)|^(?:what|how|why) (?:must|should|can|do|does|is|are)\b"
     r"|^(?!(?:can|could|would|will) you .*\b(?:from now on|in (?:the )?future|going forward)\b)(?:do|does|did|is|are|am|was|were|isn't|aren't|don't you|doesn't|should|could|would|can|may|will|have|has|shall|must) (?:i|you|we|he|she|it|they|there|the|this|that|these|my|your|our|any\w*|people)\b(?![^,]*,(?! (?:please|ok|right)))"
     r"|^(?:was|warum|wieso|weshalb|wie(?! gesagt)|wo|wann|wer|welche\w*|wessen|wozu) (?!(?:\w+ ){0,4}\w+, )"
     r"|^(?!(?:kannst|könntest|würdest) du .*\b(?:ab jetzt|ab sofort|künftig|in zukunft|immer)\b)(?:darf|dürfen|dürfte|muss|müssen|soll|sollen|sollte|kann|kannst|können|könntest|könnte|ist|sind|hat|hast|habt|haben|weißt|geht|gibt|wird|willst|magst) (?:ich|du|wir|man|das|der|die|es|er|sie|ihr|jemand|eigentlich|denn|da|hier)\b(?![^,]*, )"
 )
-_TASKS = re.compile(  # a request for one piece of work
+_TASKS = Forms(  # a request for one piece of work
     r"^(?:(?:please|bitte|can you|could you|kannst du) )*(?:give|show|list|find|search|look up|tell|explain(?! (?:things|everything|concepts|stuff|terms))|compare|convert|summari[sz]e|translate|draw|plan|create|generate|draft|sort|count|"
     r"check|write (?:me )?(?:an?|the|some|two|three|\d+)|rewrite|make (?:it|the|this|that|me|an?)|add (?:an?|the|this|some|two|three)|fix|delete (?:the|this|line)|rename (?:the|this)|run the|open|send|"
     r"zeig\w*|gib|such\w*|finde?|prüf\w*|mache? (?:den|die|das|mir|ein\w*|es|mal|aus)|schreib\w* (?:mir )?(?:ein\w*|mal|den|die|das)|erstell\w*|liste?|erklär\w*|übersetz\w*|füg\w*|lösch\w* (?:die|den|das)|"
@@ -323,4 +361,4 @@ def find_talk(sentence: str) -> Talk | None:
 
 def is_passing(sentence: str) -> bool:
     """True if a sentence is about one occasion or the present moment."""
-    return _PASSING.search(without_lead(plain(sentence))) is not None
+    return _PASSING.search(without_lead(plain(sentence)))
