@@ -209,15 +209,15 @@ async def test_a_spent_budget_stops_one_principal(kit: Kit) -> None:
 async def test_a_refused_text_does_not_stop_the_others(kit: Kit) -> None:
     """It is found by its words and sent once more by itself, not for ever."""
     kit.provider.refused = ("poison",)
-    for number in range(4):
-        await kit.add(f"boat number {number}{' with poison' * (number == 2)}")
+    for text in ("Ann has a boat", "sails are white", "rats die of poison", "tea is green"):
+        await kit.add(text)
     await kit.keep_up()
     assert 3 == len(kit.sizes())
     before = len(kit.provider.calls)
     await kit.keep_up()
     assert before == len(kit.provider.calls)
     found = await kit.ask("poison")
-    assert (["boat number 2 with poison"], "hybrid", "") == (
+    assert (["rats die of poison"], "hybrid", "") == (
         texts(found)[:1],
         found.mode,
         found.degraded,
