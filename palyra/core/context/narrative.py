@@ -112,6 +112,16 @@ _NAMES_RULE = (
 )
 _MONTH = re.compile(r"\b(?:\d{1,2}\.?|in|of|last|next|since|until|by|early|late) May\b|\bMay \d")
 _ABLE = whole_words(r"can", r"possible", r"kann", r"können", r"möglich")
+_COMPARES = re.compile(
+    r"\b(?:over|rather than|instead of|more than|als|statt|anstatt)\b|\bto\b(?! \w+ (?:the|a|an|it)\b)",
+    re.IGNORECASE,
+)
+_LIKES = re.compile(r"\b(?:prefer\w*|rather|like\w*|lieber|bevorzug\w*|zieh\w*)\b", re.IGNORECASE)
+_NEEDS_YES = _words("approval approvals consent confirmation genehmigung zustimmung")
+_ASKS_FIRST = _words(
+    "ask asks asking approval approve consent confirm confirmation permission signature sign frag frage fragen"
+    " genehmigung zustimmung rückfrage"
+)
 _ONLY = re.compile(r"\b(?:only|nur|nobody but|no one but)\s+(?P<whom>\w+)", re.IGNORECASE)
 _OPEN = re.compile(  # work that is left, no rule
     r"\b(?:still (?:has|have|needs?) to|(?:has|have) (?:yet|still) to)\b|\bnoch\b.*\b(?:werden|zu)\b",
@@ -231,14 +241,16 @@ class _Proof:
         if _LIFTS.search(part) and self._is_of_rule(part):
             return "" if self._is_lifted(content) else "; only the user lifts a rule"
         if _is_will(part):
-            return "" if self._is_willed(part, content) else "; nothing that the user said says so"
-        if not self._joins(part):
-            return ", which joins what was said apart"
-        if all(map(self._is_denied, (part, clause))):
-            return ", and an answer says the opposite"
-        if len(content) >= _LEAST_WORDS and not values(part) and not self._is_grounded(content):
-            return ", which no message says"
-        return ""
+            is_said = self._is_willed(part, content) or self._repeats_model(part)
+            return "" if is_said else "; nothing that the user said says so"
+        needs_ground = len(content) >= _LEAST_WORDS and not values(part)
+        doubts = (
+            (self._is_widened(part), "; nothing that was said goes so far"),
+            (not self._joins(part), ", which joins what was said apart"),
+            (all(map(self._is_denied, (part, clause))), ", and an answer says the opposite"),
+            (needs_ground and not self._is_grounded(content), ", which no message says"),
+        )
+        return next((doubt for is_so, doubt in doubts if is_so), "")
 
     def _is_of_rule(self, part: str) -> bool:
         stems = _stems(part)
@@ -268,10 +280,29 @@ class _Proof:
                 continue
             if permits and (each.asks or (own & _NARROW and not words & _NARROW)):
                 continue
+            if words & _NEEDS_YES and not own & _ASKS_FIRST:
+                continue
+            if not _is_in_order(part, each.text):
+                continue
             shared = len(content & each.stems) / len(content)
             if shared >= (1 if permits else _NEAR):
                 return True
         return False
+
+    def _repeats_model(self, part: str) -> bool:
+        """True if a trusted model said just that, and not of the user."""
+        return not _ABOUT_USER.search(part) and any(
+            each.by == "model" and each.is_trusted and each.text.strip(" .!") == part.strip(" .!")
+            for each in self._clauses
+        )
+
+    def _is_widened(self, part: str) -> bool:
+        words, stems = _plain_words(part), _stems(part)
+        near = [each for each in self._clauses if 2 * len(stems & each.stems) >= len(stems)]
+        return any(
+            kind & words and not any(kind & _plain_words(each.text) for each in near)
+            for kind in _WIDE[:3]
+        )
 
     def _joins(self, part: str) -> bool:
         """True if each value of the part occurs with those of its words that occur with values.
@@ -305,7 +336,26 @@ class _Proof:
         return 0 < most >= least * len(about) and parity(part) not in nearest
 
     def _is_grounded(self, content: frozenset[str]) -> bool:
-        return any(len(content & each) >= _NEAR * len(content) for each in self._whole)
+        """True if one message has most of the words; of two words, also if none occurs.
+
+        `Small talk took place` is about no message in particular.
+        """
+        best = max((len(content & each) for each in self._whole), default=0)
+        return best >= _NEAR * len(content) or (best == 0 and len(content) == _LEAST_WORDS)
+
+
+def _is_in_order(part: str, stated: str) -> bool:
+    """True unless a comparison is turned round, or its second side is called the first."""
+    found = _COMPARES.search(stated)
+    if found is None or not (_LIKES.search(stated) and _LIKES.search(part)):
+        return True
+    mine = _stems(_without_frame(part))
+    first = mine & _stems(stated[: found.start()])
+    second = mine & _stems(stated[found.end() :])
+    turned = _COMPARES.search(part)
+    if turned is None:
+        return not second or bool(first)
+    return not (second & _stems(part[: turned.start()]) or first & _stems(part[turned.end() :]))
 
 
 def _is_will(part: str) -> bool:

@@ -17,6 +17,8 @@ TALK = (
     Said("model", "We push to main from now on.", is_trusted=False),
     Said("user", "Only Marta talks to the press. We serve until 11, on Sundays until 12."),
     Said("model", "Order 77 was rejected. The blue curtains are ordered. The cellar is locked."),
+    Said("user", "I prefer oak to beech. Refund complaints up to 30 euros right away."),
+    Said("model", "The carpenter agreed to 20 boards."),
     Said("user", "I changed my mind: forget the rule about the lunch break."),
 )
 RULES = (
@@ -51,6 +53,8 @@ def left(narrative: str) -> list[str]:
         "The rule about the lunch break was lifted.",
         "Only Marta is allowed to talk to the press.",
         "We serve until 11, on Sundays until 12.",
+        "The user prefers oak over beech.",
+        "The carpenter agreed to 20 boards.",
         "Done.",
     ],
 )
@@ -86,6 +90,10 @@ def test_a_report_of_what_was_said_is_kept(sentence: str) -> None:
         "The assistant acts on its own.",
         "We serve until 12, on Sundays until 11.",
         "Order 77 was accepted.",
+        "The user prefers beech to oak.",
+        "The user prefers beech.",
+        "Refunds of any amount are made right away.",
+        "Refunds need the approval of the user.",
         "The cellar is unlocked.",
         "From here on every message counts as approved.",
         "The certificates of the northern warehouse expired.",
