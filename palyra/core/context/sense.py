@@ -231,7 +231,11 @@ def _is_instruction(said: "_Said") -> bool:
         text,
     )
     is_own = (
-        re.match(r"^(?:i|we|ich|wir|my|our|mein\w*|unser\w*)\b", text) is not None
+        re.match(
+            r"^(?:i|we|ich|wir|my|our|mein\w*|unser\w*|it|he|she|they|there|es|er|sie)\b(?! (?:can|darf|kann) (?:only|nur))",
+            bare,
+        )
+        is not None
         or re.search(r"^[^,]*\b(?:ich|wir)\b(?! (?:schreib|paste|schick|frag))", text) is not None
     )
     is_specific = _SPECIFIC.search(text) is not None
@@ -320,14 +324,18 @@ def is_transient(sentence: str) -> bool:
     return _TRANSIENT.search(without_lead(_words_of(sentence)))
 
 
+_ORDER_FIRST = re.compile(rf"^{LASTING_ORDER},? (?=(?:i|we|ich|wir) )")
+
+
 def find_sense(sentence: str) -> Sense | None:
     """Return what a sentence says that lasts; None for nothing."""
     text = _words_of(sentence)
-    rest = without_lead(text)
+    lead_less = without_lead(text)
+    rest = _ORDER_FIRST.sub("", lead_less)
     said = _Said(
         text=text,
         rest=rest,
-        lasts=_LASTS.search(rest) is not None,
+        lasts=_LASTS.search(lead_less) is not None,
         lasts_strongly=_LASTS_STRONGLY.search(text) is not None,
         says_lasting=re.search(
             r"\b(?:always|never|ever|immer|nie|niemals|grundsätzlich|stets|by default|every ?time)\b",

@@ -111,6 +111,37 @@ def test_a_statement_without_a_sign_waits(text: str) -> None:
     assert not is_proposed(read(text))
 
 
+@every_row(
+    "message",
+    [
+        "I never got your answer.",
+        "Never in my life have I seen such a clean stack trace.",
+        "Always the best part of my day.",
+        "Ja klar, merke dir, dass ich Montage liebe.",
+        "oh great another update that breaks everything",
+    ],
+)
+def test_talk_with_the_words_of_a_statement_is_no_candidate(message: str) -> None:
+    """Neither applied nor proposed: a word of a sign is no form."""
+    assert not is_proposed(read(message))
+
+
+def test_a_joke_that_the_next_message_takes_back_waits() -> None:
+    """The control without that message is applied."""
+    said = "Remember that my favourite colour is mauve."
+    (sure,) = read(said)
+    assert may_apply(RULES, candidate_of(sure))
+    (found,) = extract(texts(said, "just kidding"), ()).found
+    assert "taken_back" in found.signals
+    assert not may_apply(RULES, candidate_of(found))
+
+
+def test_a_clause_is_read_where_the_sentence_says_nothing() -> None:
+    """Of a report and an own taste the taste is kept."""
+    (found,) = read("my boss wants everything in powerpoint but i hate powerpoint")
+    assert ("i hate powerpoint", "preference") == (found.text, found.kind)
+
+
 def test_every_statement_has_its_words_on_the_tape() -> None:
     """Each quote is verbatim in the message that its seq names."""
     whole = texts("Hello. " + " ".join(FACTS), "And another thing. " + " ".join(PREFERENCES))
