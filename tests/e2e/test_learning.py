@@ -1,6 +1,7 @@
 """Learning with a real daemon: a run teaches, the next run is shown it, a purge removes it."""
 
 from collections.abc import Generator
+from pathlib import Path
 
 import pytest
 
@@ -9,11 +10,22 @@ from palyra.core.tape.events import ContextGathered
 from palyra.errors import IllegalState, NotFound
 from tests.cli.command import palyra
 from tests.e2e.daemon_process import DaemonProcess, running
+from tests.e2e.people import somebody
 from tests.e2e.tapes import read_whole
 from tests.e2e.test_purge import cleaned, leaks, person, talk
 from tests.e2e.test_tasks import wait_ended
+from tests.models.model_kit import chunk
+from tests.models.provider import STREAM, provider, sse
 
 pytestmark = pytest.mark.real
+CONFIG = """\
+[learning]
+mode = "auto"
+[models]
+default = "p/m"
+providers = [{{ name = "p", base_url = "{url}" }}]
+"""
+END = {"id": "c1", "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]}
 
 
 @pytest.fixture(scope="module")
@@ -124,3 +136,26 @@ async def test_learning_that_is_off_says_so(daemon: DaemonProcess) -> None:
         run_id, _ = await talk(operator, "I always prefer tea.")
         with pytest.raises(IllegalState, match="learning is off"):
             await operator.reflect(run_id)
+
+
+async def test_the_model_of_a_provider_reads_as_well(tmp_path: Path) -> None:
+    """One more request in the background, metered, whose verbatim quote becomes a candidate."""
+    said = "The kiln in the yard belongs to Odile."
+    claims = '{"candidates": [{"kind": "fact", "quote": "%s"}, {"kind": "fact", "quote": "No."}]}'
+    answers = ("fine", claims % said)
+    async with provider(
+        *([STREAM, sse(chunk(content=each), END, "[DONE]")] for each in answers)
+    ) as served:
+        home = tmp_path / "home"
+        home.mkdir(mode=0o700)
+        (home / "palyra.toml").write_text(CONFIG.format(url=served.url), encoding="utf-8")
+        with running(tmp_path) as daemon:
+            async with somebody(daemon, "client", "ann") as ann:
+                run = await ann.start_run(said)
+                await ann.wait_run(run.run_id)
+                done = await ann.reflect(run.run_id)
+                (one,) = done.candidate_ids
+                found = await ann.get_candidate(one)
+        assert (said, said, "proposed") == (found.text, found.evidence[0].quote, found.state)
+        assert ({"model_no_evidence": 1}, ()) == (done.refused, done.applied)
+        assert (2, said in str(served.bodies[1])) == (len(served.bodies), True)
