@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from palyra.core.journal.records import MemoryRecord
 from palyra.core.memory.changes import compare, follows
 from palyra.core.memory.items import MemoryHit
 
@@ -26,7 +27,7 @@ def newest_first(hits: Sequence[MemoryHit], *, is_dated: bool = False) -> tuple[
         old.item.memory_id: [
             new.item.memory_id
             for new in reversed(head[at + 1 :])
-            if new.item.author == old.item.author and follows(new.item.text, old.item.text)
+            if _may_follow(new.item, old.item) and follows(new.item.text, old.item.text)
         ]
         for at, old in enumerate(head)
     }
@@ -42,6 +43,11 @@ def newest_first(hits: Sequence[MemoryHit], *, is_dated: bool = False) -> tuple[
         *(_marked(hit, followers[hit.item.memory_id], texts) for hit in placed),
         *hits[COMPARED:],
     )
+
+
+def _may_follow(new: MemoryRecord, old: MemoryRecord) -> bool:
+    """True of statements of one author; turns of a conversation are read with what is around them."""
+    return new.author == old.author and "turn" not in {new.kind, old.kind}
 
 
 def _raised(hit: MemoryHit, score: float) -> MemoryHit:

@@ -1,13 +1,16 @@
 """The order of found items that say different things about one subject."""
 
+from palyra.core.journal.records import MemoryKind
 from palyra.core.memory.items import MemoryDraft, MemoryHit, make_item
 from palyra.core.memory.succession import COMPARED, newest_first
 
 DAY_MS = 86_400_000
 
 
-def hit(text: str, day: int, score: float, author: str | None = None) -> MemoryHit:
-    draft = MemoryDraft(text=text, kind="fact", at_ms=day * DAY_MS, author=author)
+def hit(
+    text: str, day: int, score: float, author: str | None = None, kind: MemoryKind = "fact"
+) -> MemoryHit:
+    draft = MemoryDraft(text=text, kind=kind, at_ms=day * DAY_MS, author=author)
     item = make_item(draft, memory_id=f"mem_{day}", principal="ann", by="ann", now_ms=1)
     return MemoryHit(item=item, score=score, parts={"lexical": score})
 
@@ -58,10 +61,12 @@ def test_what_may_be_true_beside_it_is_not_marked() -> None:
 
 
 def test_others_stay_in_their_places() -> None:
-    """Another author, another subject, and hits behind the compared ones."""
+    """Another author, another subject, turns of a conversation, and hits behind the compared ones."""
     old, new = "Our standup is at 9:15", "standup moved to 9:45"
     by_others = [hit(old, 1, 0.9, "Ann"), hit(new, 2, 0.8, "Bob")]
     assert by_others == [*newest_first(by_others)]
+    turns = [hit(old, 1, 0.9, kind="turn"), hit(new, 2, 0.8, kind="turn")]
+    assert turns == [*newest_first(turns)]
     fill = [hit(chr(97 + n) * 6, 10 + n, 0.9) for n in range(COMPARED)]
     far = [hit(old, 1, 1.0), *fill, hit(new, 99, 0.1)]
     assert ids(tuple(far)) == ids(newest_first(far))
