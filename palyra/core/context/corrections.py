@@ -14,6 +14,7 @@ from functools import lru_cache
 
 import msgspec
 
+from palyra.core.context.speech import without_lead
 from palyra.core.context.statements import (
     ATTRIBUTES,
     MARKERS,
@@ -267,12 +268,15 @@ def _fits(mine: _Weighing, kind: StatementKind, old: str, shared: int) -> bool:
 def find_changed(newer: Statement, earlier: Iterable[tuple[StatementKind, str]]) -> list[int]:
     """Return the places of the earlier statements that `newer` changes as a whole.
 
-    A constraint is taken back by a word of correction only, and never by a value.
+    A constraint is taken back by a word of correction only, and never by a value; a question claims
+    nothing that another value could change.
     """
+    said = without_lead(newer.text)
     return [
         place
         for place, (kind, text) in enumerate(earlier)
-        if (kind != "constraint" or newer.corrects) and compare(newer.text, text) == "replaces"
+        if (kind not in {"constraint", "ask"} or newer.corrects)
+        and compare(said, without_lead(text)) == "replaces"
     ]
 
 

@@ -197,6 +197,7 @@ def test_the_trigger_is_a_share_of_the_budget(tokens: int, new: int, *, is_due: 
 
 # A bound that reads like a correction; corrections whose target stays in the prompt, three times.
 @example(seed=689, exchanges=32, times=1)
+@example(seed=116_870, exchanges=23, times=1)  # an ask and a fact with the same lead-in
 @example(seed=158_536, exchanges=37, times=5)
 @example(seed=402_528, exchanges=31, times=4)
 @example(seed=730_396, exchanges=32, times=5)
