@@ -34,7 +34,7 @@ from palyra.core.policy.request import PolicyDecision
 from palyra.core.policy.suggestion import MIN_ANSWERS
 from palyra.core.text.visible import render_call
 from palyra.core.tool.spec import build_catalogue
-from palyra.services.suggestions import RecordedDecisions, decide_suggestions
+from palyra.services.learning.suggestions import RecordedDecisions, decide_suggestions
 from palyra.tools.policy.cases import known_tools
 from palyra.tools.policy.cedar import CedarPolicy
 

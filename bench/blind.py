@@ -50,7 +50,7 @@ from palyra.core.ports import Embedder
 from palyra.core.tape.events import MessageReceived
 from palyra.models.memory_embedders import HashedEmbedder, MiniLmEmbedder
 from palyra.models.minilm import files
-from palyra.services.memory_embedders import LocalEmbedder
+from palyra.services.memory.embedders import LocalEmbedder
 from tests.e2e.daemon_process import DaemonProcess, running
 from tests.e2e.people import somebody
 from tests.models.model_kit import chunk

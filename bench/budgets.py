@@ -26,7 +26,7 @@ from palyra.core.run.state import begin
 from palyra.core.tape import events as ev
 from palyra.core.usage.prices import Price, Prices
 from palyra.net.protocol.jsonrpc import encode_notification
-from palyra.services.budgets import Budgets, Reservation
+from palyra.services.usage.budgets import Budgets, Reservation
 from palyra.store.journal.keys import KeyRing
 from palyra.store.sqlite.journal import SqliteJournal
 

@@ -49,7 +49,7 @@ from palyra.core.tool.attestation import (
     execution_digest,
 )
 from palyra.core.tool.spec import ToolOutput, build_catalogue
-from palyra.services.gate import Gate
+from palyra.services.policy.gate import Gate
 from palyra.tools.files.read import list_dir_spec, read_file_spec
 from palyra.tools.files.write import write_file_spec
 from palyra.tools.policy.cedar import CedarPolicy

@@ -15,7 +15,7 @@ from typing import Any
 import trio
 
 from palyra.actors.watchdog import BATCH_RUNS, BATCH_SILENT, Watchdog, find_silent
-from palyra.services.healing import HealingModes
+from palyra.services.upkeep.healing import HealingModes
 
 RUNS, SWEEPS = 10_000, 20
 WINDOW_S = 120.0

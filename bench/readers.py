@@ -38,7 +38,7 @@ from palyra.core.learning.candidates import LearningRules, is_reviewable
 from palyra.core.learning.extraction import Reading, RunTexts
 from palyra.core.learning.reader import join_claims
 from palyra.core.model.messages import Delta, ModelRequest, ModelTurn
-from palyra.services import learning
+from palyra.services.learning import candidates as learning
 from tests.services.learning_kit import Liar
 
 Claims = list[dict[str, Any]]

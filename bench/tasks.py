@@ -26,9 +26,9 @@ from palyra.core.redaction.redactor import Redactor
 from palyra.core.task.life import Submission, submit
 from palyra.daemon import SWITCH_INTERVAL_S
 from palyra.net.protocol.jsonrpc import encode_notification
-from palyra.services.schedules import Schedules
-from palyra.services.task_queue import TaskQueue
-from palyra.services.tasks import Tasks
+from palyra.services.task.queue import TaskQueue
+from palyra.services.task.schedules import Schedules
+from palyra.services.task.tasks import Tasks
 from palyra.store.journal.keys import KeyRing
 from palyra.store.sqlite.journal import SqliteJournal
 from palyra.wiring.host import new_id, now_ms

@@ -42,10 +42,10 @@ from palyra.net.server.accept import EdgeServer
 from palyra.operations.delegation import Delegations
 from palyra.operations.retention import RetentionStores
 from palyra.operations.runs import Gateway
-from palyra.services.log_history import LogHistory
-from palyra.services.memory_embedders import LocalEmbedder, ProviderEmbedder
-from palyra.services.reranking import MeteredReranker
-from palyra.services.usage import UsageService
+from palyra.services.memory.embedders import LocalEmbedder, ProviderEmbedder
+from palyra.services.memory.reranking import MeteredReranker
+from palyra.services.upkeep.log_history import LogHistory
+from palyra.services.usage.reports import UsageService
 from palyra.store.files.age_clock import AgeClock
 from palyra.store.journal.keys import MIN_TOKEN_CHARS, KeyRing
 from palyra.tools.delegation import delegation_tools

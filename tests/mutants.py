@@ -528,7 +528,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--count", type=int, default=60)
     parser.add_argument("--floor", action="append", choices=FLOORS, help="repeatable; default: all")
     parser.add_argument("--kind", action="append", choices=KINDS, help="repeatable; default: all")
-    parser.add_argument("--file", action="append", help="only these, as palyra/services/memory.py")
+    parser.add_argument(
+        "--file", action="append", help="only these, as palyra/services/memory/items.py"
+    )
     parser.add_argument("--all", action="store_true", help="every mutant instead of a sample")
     parser.add_argument("--until", choices=STAGES, default=STAGES[1], help="the last stage to run")
     parser.add_argument("--e2e", action="append", help="a suite by its name, as memory")

@@ -116,7 +116,7 @@ BROKEN = [
     ),
     (
         layers.records_are_decoded_in_one_place,
-        "services/pins.py",
+        "services/tape/pins.py",
         "msgspec.json.decode(row.data, type=RunDone)",
     ),
     # files
@@ -171,7 +171,11 @@ KEPT = [
         "store/sqlite/purges.py",
         "msgspec.json.encode(lineage).decode()",
     ),
-    (layers.records_are_decoded_in_one_place, "services/pins.py", "ev.decode_event(k, row.data)"),
+    (
+        layers.records_are_decoded_in_one_place,
+        "services/tape/pins.py",
+        "ev.decode_event(k, row.data)",
+    ),
     (layers.files_of_a_home_are_regular, "store/files/skills.py", 'path.open("wb")'),
     (layers.files_of_a_home_are_regular, "cli/host/service.py", "path.read_text()"),
     (layers.tests_do_not_sleep, "test_run.py", "trio.sleep(0)"),

@@ -51,7 +51,7 @@ def test_each_kind_has_its_places(kind: str, expected: list[tuple[str, str]]) ->
 
 def test_every_mutant_can_be_compiled_and_moves_no_line() -> None:
     """Otherwise each test would find it, and no test could be chosen by the lines after it."""
-    path = "palyra/services/previews.py"
+    path = "palyra/services/policy/previews.py"
     source = (ROOT / path).read_bytes()
     plain = ast.dump(ast.parse(source))
     for mutant in find_mutants(path, source):
@@ -88,11 +88,13 @@ def test_equivalent_mutants_exist() -> None:
 @pytest.mark.slow
 def test_the_nearest_tests_come_first() -> None:
     """The file of the same name, its folder, then the files that import the module."""
-    mirror = plan("palyra/services/pins.py", "mirror", ())
+    mirror = plan("palyra/services/tape/pins.py", "mirror", ())
     assert "tests/services/test_compaction.py" in mirror
     assert {"tests/services"} == {test.rpartition("/")[0] for test in mirror}
-    assert "tests/services/test_memory.py" == plan("palyra/services/memory.py", "mirror", ())[0]
-    others = plan("palyra/services/pins.py", "importers", ())
+    assert (
+        "tests/services/test_memory.py" == plan("palyra/services/memory/items.py", "mirror", ())[0]
+    )
+    others = plan("palyra/services/tape/pins.py", "importers", ())
     assert others
     assert not set(others) & set(mirror)
 

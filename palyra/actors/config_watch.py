@@ -31,7 +31,7 @@ from palyra.core.ports import IncidentReporter, RunBlocking
 from palyra.core.run.inputs import RulesChanged
 from palyra.core.usage.prices import Prices
 from palyra.errors import Overloaded, Unavailable
-from palyra.services.usage import UsageService
+from palyra.services.usage.reports import UsageService
 
 log = structlog.get_logger("palyra.policy")
 POLL_S = 1.0  # between checks of the files: a stat for each of at most 64

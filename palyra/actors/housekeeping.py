@@ -12,7 +12,7 @@ import trio
 
 from palyra.actors.kernel.child import ChildSpec
 from palyra.errors import ActorGone, Overloaded, PalyraError, Unavailable
-from palyra.services.tasks import Tasks
+from palyra.services.task.tasks import Tasks
 
 log = structlog.get_logger("palyra.housekeeping")
 LOOK_S = 600.0  # a new day is noticed by then

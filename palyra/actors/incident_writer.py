@@ -1,4 +1,4 @@
-"""The incident writer: commits incident records that wait in `services.incidents`.
+"""The incident writer: commits incident records that wait in `services.upkeep.incidents`.
 
 Owns: nothing; the waiting records belong to the service.  Talks to: the service.
 Restart: permanent; the records outlive the incarnation.
@@ -9,7 +9,7 @@ from functools import partial
 import trio
 
 from palyra.actors.kernel.child import ChildSpec
-from palyra.services.incidents import RETRY_S, Incidents
+from palyra.services.upkeep.incidents import RETRY_S, Incidents
 
 
 async def keep_incidents(

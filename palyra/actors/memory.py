@@ -1,6 +1,6 @@
 """Upkeep of an index, of items or of conversations: what is new is indexed, embedded and saved in steps.
 
-Owns: nothing; the index belongs to `services.memory_index`.  Talks to: that service.
+Owns: nothing; the index belongs to `services.memory.index`.  Talks to: that service.
 Never: stops the daemon: a journal or an embedder that is down is tried again after `RETRY_S`.
 Restart: permanent; the next step finds what is missing.
 """
@@ -12,7 +12,7 @@ import trio
 
 from palyra.actors.kernel.child import ChildSpec
 from palyra.errors import ActorGone, Unavailable
-from palyra.services.memory_index import SharedMemoryIndex
+from palyra.services.memory.index import SharedMemoryIndex
 
 log = structlog.get_logger("palyra.memory")
 RETRY_S = 30.0

@@ -1,6 +1,6 @@
 """The queue actor: starts due tasks as supervised workers, and fires schedules.
 
-Owns: nothing that a restart loses; running tasks belong to `services.task_queue`.
+Owns: nothing that a restart loses; running tasks belong to `services.task.queue`.
 Talks to: the queue, the schedules, the supervisor `tasks` of the workers.
 Never: does the work of a task itself, or waits for it.
 Restart: permanent.  Workers are children of `tasks` and outlive it.
@@ -35,8 +35,8 @@ from palyra.errors import (
     TooSlow,
     Unavailable,
 )
-from palyra.services.schedules import Schedules
-from palyra.services.task_queue import AttemptFailed, Succeeded, TaskQueue
+from palyra.services.task.queue import AttemptFailed, Succeeded, TaskQueue
+from palyra.services.task.schedules import Schedules
 
 log = structlog.get_logger("palyra.tasks")
 SWEEP_S = 3.0  # a clock that was changed, or a task of another process, is noticed by then

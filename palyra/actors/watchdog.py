@@ -74,10 +74,10 @@ from palyra.core.model.routing import ProviderHealth
 from palyra.core.run.inputs import Cancel
 from palyra.core.text.visible import pluralize
 from palyra.errors import ActorGone, PalyraError, Unavailable
-from palyra.services.healing import HealingModes
-from palyra.services.incidents import Incidents
-from palyra.services.memory_index import SharedMemoryIndex
-from palyra.services.task_queue import TaskQueue
+from palyra.services.memory.index import SharedMemoryIndex
+from palyra.services.task.queue import TaskQueue
+from palyra.services.upkeep.healing import HealingModes
+from palyra.services.upkeep.incidents import Incidents
 
 log = structlog.get_logger("palyra.watchdog")
 

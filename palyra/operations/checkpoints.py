@@ -34,10 +34,10 @@ from palyra.core.tape import events as ev
 from palyra.core.tool.checkpoints import Checkpoint, CheckpointFilter, Mark, Rewound
 from palyra.errors import IllegalState, InvalidParams, NotFound
 from palyra.operations.runs import Gateway, fork_command
-from palyra.services.documents import AllDocuments
-from palyra.services.pins import read_rows
-from palyra.services.run_loader import read_run
-from palyra.services.session_checkpoints import ForkMark, find_mark
+from palyra.services.memory.documents import AllDocuments
+from palyra.services.session.checkpoints import ForkMark, find_mark
+from palyra.services.tape.pins import read_rows
+from palyra.services.tape.run_loader import read_run
 
 MAX_LISTED = 500
 NAMED_FILES = 100  # file checkpoints that a record names

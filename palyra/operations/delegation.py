@@ -40,8 +40,8 @@ from palyra.errors import (
     Unreadable,
 )
 from palyra.operations.runs import Gateway
-from palyra.services.gate import held_tools
-from palyra.services.run_loader import read_run
+from palyra.services.policy.gate import held_tools
+from palyra.services.tape.run_loader import read_run
 
 RETRY_S = 0.25  # between attempts while the journal takes no writes
 NO_END = float("inf")

@@ -57,10 +57,10 @@ from palyra.core.tape.purge import RowsDigest, claim
 from palyra.core.tool.checkpoints import CheckpointFilter
 from palyra.errors import Conflict, PalyraError
 from palyra.operations.runs import Gateway
-from palyra.services.documents import AllDocuments
-from palyra.services.memory import Memories
-from palyra.services.memory_search import WRITE, whose_memory
-from palyra.services.tasks import Tasks
+from palyra.services.memory.documents import AllDocuments
+from palyra.services.memory.items import Memories
+from palyra.services.memory.search import WRITE, whose_memory
+from palyra.services.task.tasks import Tasks
 
 log = structlog.get_logger("palyra.purge")
 CANCEL_REASON = "session.purge"

@@ -72,11 +72,11 @@ from palyra.errors import (
     TooSlow,
     Unavailable,
 )
-from palyra.services.admission import Admission
-from palyra.services.contexts import find_context
-from palyra.services.images import keep_pictures
-from palyra.services.model_router import needs_of
-from palyra.services.session_checkpoints import ForkMark, find_mark
+from palyra.services.context.images import keep_pictures
+from palyra.services.registry.model_router import needs_of
+from palyra.services.session.checkpoints import ForkMark, find_mark
+from palyra.services.tape.contexts import find_context
+from palyra.services.upkeep.admission import Admission
 
 log = structlog.get_logger("palyra.run")
 RECOVERING_POLL_S = 0.05

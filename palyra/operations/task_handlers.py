@@ -38,10 +38,10 @@ from palyra.errors import (
     Purged,
 )
 from palyra.operations.runs import Gateway
-from palyra.services.learning import Learning
-from palyra.services.memory import Memories
-from palyra.services.memory_index import SharedMemoryIndex
-from palyra.services.run_loader import read_rows
+from palyra.services.learning.candidates import Learning
+from palyra.services.memory.index import SharedMemoryIndex
+from palyra.services.memory.items import Memories
+from palyra.services.tape.run_loader import read_rows
 
 T = TypeVar("T", bound=msgspec.Struct)
 STEP_RUNS, STEP_PAGES = 16, 16  # of one step of retention: some tenths of a second

@@ -50,18 +50,18 @@ from palyra.operations.checkpoints import Checkpointer
 from palyra.operations.purge import DataRights
 from palyra.operations.retention import Retention, RetentionStores
 from palyra.operations.runs import Gateway
-from palyra.services.artifacts import ArtifactService
-from palyra.services.configuration import Configuration
-from palyra.services.documents import AllDocuments, Documents
-from palyra.services.embeddings import MeteredEmbeddings, UnmeteredEmbeddings
-from palyra.services.healing import HealingModes
-from palyra.services.learning import Learning
-from palyra.services.log_history import LogHistory
-from palyra.services.memory import Memories
-from palyra.services.previews import Previews
-from palyra.services.run_changes import RunChanges
-from palyra.services.suggestions import RuleSuggestions
-from palyra.services.usage import UsageService
+from palyra.services.learning.candidates import Learning
+from palyra.services.learning.suggestions import RuleSuggestions
+from palyra.services.memory.documents import AllDocuments, Documents
+from palyra.services.memory.embeddings import MeteredEmbeddings, UnmeteredEmbeddings
+from palyra.services.memory.items import Memories
+from palyra.services.policy.previews import Previews
+from palyra.services.session.artifacts import ArtifactService
+from palyra.services.session.run_changes import RunChanges
+from palyra.services.upkeep.configuration import Configuration
+from palyra.services.upkeep.healing import HealingModes
+from palyra.services.upkeep.log_history import LogHistory
+from palyra.services.usage.reports import UsageService
 from palyra.store.journal.keys import KeyRing
 from palyra.tools.files.documents import WorkspaceDocuments
 from palyra.tools.files.workspaces import PerWorkspace

@@ -23,10 +23,10 @@ from palyra.core.incident.kinds import CLOCK_AHEAD, SESSION_SET_ASIDE
 from palyra.core.journal.records import IncidentRecord
 from palyra.core.ports import Artifacts
 from palyra.secrets.service import SecretService
-from palyra.services.healing import DOMAINS, HealingModes, checkpoint_wal, reverify_journal
-from palyra.services.memory import Memories
-from palyra.services.memory_index import SharedMemoryIndex
-from palyra.services.task_queue import TaskQueue
+from palyra.services.memory.index import SharedMemoryIndex
+from palyra.services.memory.items import Memories
+from palyra.services.task.queue import TaskQueue
+from palyra.services.upkeep.healing import DOMAINS, HealingModes, checkpoint_wal, reverify_journal
 from palyra.store.files.age_clock import AgeClock
 from palyra.store.files.artifacts import FileArtifacts
 from palyra.store.files.kept_files import SAVED, Check, KeptFiles, is_static

@@ -13,7 +13,7 @@ from palyra.core.journal.changes import OpenReport
 from palyra.core.journal.retention import RetentionLimits
 from palyra.core.ports import JournalStore
 from palyra.operations.backup import Backups
-from palyra.services.incidents import Incidents, report_opened, report_writing
+from palyra.services.upkeep.incidents import Incidents, report_opened, report_writing
 from palyra.store.backup.create import Home
 from palyra.store.backup.home import HomeBackups
 from palyra.store.files.age_clock import AgeClock

@@ -11,7 +11,7 @@ from palyra.config.file import ConfigFile, FileStamp, Redact
 from palyra.config.load import Config
 from palyra.core.ports import RunBlocking
 from palyra.errors import Conflict, InvalidParams, PalyraError
-from palyra.services.model_router import ModelRouter
+from palyra.services.registry.model_router import ModelRouter
 from palyra.tools.files.workspaces import Workspaces
 from palyra.wiring.models import Modelset, default_model, read_routes
 

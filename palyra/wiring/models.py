@@ -20,8 +20,8 @@ from palyra.models.scripted.model import Scripted
 from palyra.models.scripted.scripts import parse_scripts
 from palyra.models.table import known_at
 from palyra.secrets.service import SecretService
-from palyra.services.budgets import Budgets
-from palyra.services.model_router import Look, ModelRouter
+from palyra.services.registry.model_router import Look, ModelRouter
+from palyra.services.usage.budgets import Budgets
 from palyra.wiring.host import Host, new_id
 
 

@@ -29,25 +29,25 @@ from palyra.models.lexical_embeddings import text_similarity
 from palyra.models.memory_embedders import HashedEmbedder, MiniLmEmbedder
 from palyra.models.minilm import files as minilm
 from palyra.models.procedure import ProcedurePlayer
-from palyra.services.admission import Admission, VolatileSuspension
-from palyra.services.agents import Agents
-from palyra.services.channels import Channels
-from palyra.services.compaction import CompactionSettings, SessionCompactor
-from palyra.services.embeddings import MeteredEmbeddings
-from palyra.services.gate import Gate
-from palyra.services.grants import Grants
-from palyra.services.history import ConversationHistory
-from palyra.services.incidents import Incidents
-from palyra.services.learning import Reflections
-from palyra.services.memory import Memories
-from palyra.services.memory_embedders import LocalEmbedder, ProviderEmbedder
-from palyra.services.memory_index import SharedMemoryIndex
-from palyra.services.memory_recall import MemoryRecall
-from palyra.services.memory_search import MemorySearch
-from palyra.services.procedures import Procedures, Shown
-from palyra.services.references import ContextSources
-from palyra.services.reranking import MeteredReranker
-from palyra.services.token_factors import TokenFactors
+from palyra.services.context.compaction import CompactionSettings, SessionCompactor
+from palyra.services.context.history import ConversationHistory
+from palyra.services.context.references import ContextSources
+from palyra.services.learning.candidates import Reflections
+from palyra.services.learning.procedures import Procedures, Shown
+from palyra.services.memory.embedders import LocalEmbedder, ProviderEmbedder
+from palyra.services.memory.embeddings import MeteredEmbeddings
+from palyra.services.memory.index import SharedMemoryIndex
+from palyra.services.memory.items import Memories
+from palyra.services.memory.recall import MemoryRecall
+from palyra.services.memory.reranking import MeteredReranker
+from palyra.services.memory.search import MemorySearch
+from palyra.services.policy.gate import Gate
+from palyra.services.policy.grants import Grants
+from palyra.services.registry.agents import Agents
+from palyra.services.registry.channels import Channels
+from palyra.services.upkeep.admission import Admission, VolatileSuspension
+from palyra.services.upkeep.incidents import Incidents
+from palyra.services.usage.token_factors import TokenFactors
 from palyra.store.files.suspension import SuspensionFile
 from palyra.store.journal.keys import KeyRing
 from palyra.store.sqlite.journal import SqliteJournal

@@ -25,11 +25,11 @@ from palyra.operations.task_handlers import (
     compaction,
     prompt,
 )
-from palyra.services.learning import Learning
-from palyra.services.memory import Memories
-from palyra.services.schedules import Schedules
-from palyra.services.task_queue import TaskQueue
-from palyra.services.tasks import Tasks
+from palyra.services.learning.candidates import Learning
+from palyra.services.memory.items import Memories
+from palyra.services.task.queue import TaskQueue
+from palyra.services.task.schedules import Schedules
+from palyra.services.task.tasks import Tasks
 from palyra.wiring.host import Host
 from palyra.wiring.runs import MemoryIndexes
 

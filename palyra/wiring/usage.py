@@ -9,7 +9,7 @@ from palyra.core.usage.dollars import to_micros
 from palyra.core.usage.prices import Prices
 from palyra.errors import InvalidParams
 from palyra.models.table import known_at, price_of
-from palyra.services.budgets import Budgets
+from palyra.services.usage.budgets import Budgets
 from palyra.wiring.host import Host
 
 

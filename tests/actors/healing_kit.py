@@ -17,7 +17,7 @@ from palyra.core.healing.rules import HealingMode, Remedy, subject_of
 from palyra.core.journal.changes import IncidentFilter
 from palyra.core.journal.records import IncidentRecord
 from palyra.core.memory.items import FILE_GONE
-from palyra.services.healing import HealingModes
+from palyra.services.upkeep.healing import HealingModes
 from palyra.tools.toolbox import AsyncTool
 from tests.actors.run.office_kit import Kit, call, running, say, spec
 from tests.actors.task_kit import Office

@@ -24,9 +24,9 @@ from palyra.errors import (
     InvalidParams,
 )
 from palyra.net.protocol.jsonrpc import encode_notification
-from palyra.services.schedules import AddSchedule, Schedules
-from palyra.services.task_queue import TaskQueue
-from palyra.services.tasks import Tasks
+from palyra.services.task.queue import TaskQueue
+from palyra.services.task.schedules import AddSchedule, Schedules
+from palyra.services.task.tasks import Tasks
 from tests.actors.run.office_kit import InlineJournal, shared_redactor
 from tests.store.memory.journal import MemoryJournal
 

@@ -29,7 +29,7 @@ from palyra.errors import (
     PalyraError,
     Unavailable,
 )
-from palyra.services.schedules import find_due, find_problem, find_zone
+from palyra.services.task.schedules import find_due, find_problem, find_zone
 from tests.actors.run.office_kit import SECRET, InlineTicket
 from tests.actors.task_kit import ANN, Office, caller, settle
 

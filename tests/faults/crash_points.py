@@ -64,13 +64,13 @@ RESTORE_POINTS: dict[str, Place] = {
     "files put back, no branch": Place(*FILES, "rewind", "after", most=2),
 }
 
-MEMORIES = ("palyra.services.memory", "Memories")
+MEMORIES = ("palyra.services.memory.items", "Memories")
 INDEX = ("palyra.store.vectors.search", "IndexedMemory")
-COMPACTOR = ("palyra.services.compaction", "SessionCompactor")
+COMPACTOR = ("palyra.services.context.compaction", "SessionCompactor")
 MARKS = ("palyra.operations.checkpoints", "Checkpointer")
 GATEWAY = ("palyra.operations.runs", "Gateway")
 SNAPSHOTS = ("palyra.store.vectors.index", "")
-DOCUMENTS = ("palyra.services.documents", "Documents")
+DOCUMENTS = ("palyra.services.memory.documents", "Documents")
 
 # Places of the memory, of compactions, checkpoints and documents.
 MEMORY_POINTS: dict[str, Place] = {

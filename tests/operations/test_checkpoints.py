@@ -5,8 +5,8 @@ from trio.testing import MockClock
 
 from palyra.core.session.commands import StartRun
 from palyra.operations import checkpoints as session_checkpoints
-from palyra.services import compaction
-from palyra.services.compaction import CompactionSettings
+from palyra.services.context import compaction
+from palyra.services.context.compaction import CompactionSettings
 from tests.actors.run import office_kit
 from tests.actors.run.office_kit import OPERATOR, call, say
 from tests.store.memory.journal import MemoryJournal

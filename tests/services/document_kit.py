@@ -12,7 +12,7 @@ from palyra.core.access import Caller
 from palyra.core.journal.changes import Change
 from palyra.core.ports import Journal, JournalStore
 from palyra.core.redaction.redactor import Redactor
-from palyra.services.documents import Documents, KeepTyped
+from palyra.services.memory.documents import Documents, KeepTyped
 from palyra.store.files.checkpoints import FileCheckpoints
 from palyra.store.files.retention import FolderBounds
 from palyra.tools.files.checkpoints import Checkpoints

@@ -9,8 +9,8 @@ from palyra.core.journal.records import CandidateRecord, MemoryRecord, Usage
 from palyra.core.learning.candidates import LearningRules, Mode
 from palyra.core.model.messages import Delta, ModelRequest, ModelTurn
 from palyra.core.tape.events import Event, MessageReceived, RunAccepted, ToolCompleted, encode_event
-from palyra.services.learning import Learning
-from palyra.services.procedures import Procedures
+from palyra.services.learning.candidates import Learning
+from palyra.services.learning.procedures import Procedures
 from tests.services.memory_kit import ANN, MemoryKit, run_inline
 from tests.store.kit import row, run
 

@@ -17,10 +17,10 @@ from palyra.core.redaction.redactor import Redactor
 from palyra.errors import PalyraError
 from palyra.models.lexical_embeddings import text_similarity
 from palyra.models.memory_embedders import HashedEmbedder
-from palyra.services.memory import Memories
-from palyra.services.memory_embedders import LocalEmbedder
-from palyra.services.memory_index import SharedMemoryIndex
-from palyra.services.memory_search import MemorySearch
+from palyra.services.memory.embedders import LocalEmbedder
+from palyra.services.memory.index import SharedMemoryIndex
+from palyra.services.memory.items import Memories
+from palyra.services.memory.search import MemorySearch
 from palyra.store.vectors.search import IndexedMemory
 from tests.store.kit import Clock, sqlite_journal
 

@@ -7,7 +7,7 @@ import pytest
 from palyra.core.journal.records import Role
 from palyra.core.suspension import Suspension
 from palyra.errors import Forbidden, Suspended, Unavailable
-from palyra.services.admission import Admission
+from palyra.services.upkeep.admission import Admission
 from palyra.store.files.suspension import FILE_NAME, SuspensionFile
 from tests.services.memory_kit import caller
 from tests.tools.web.internet import here

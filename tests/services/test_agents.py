@@ -239,7 +239,7 @@ async def test_there_is_a_most(
     store: MemoryJournal, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One agent too many is refused with the number."""
-    monkeypatch.setattr("palyra.services.agents.MAX_AGENTS", 1)
+    monkeypatch.setattr("palyra.services.registry.agents.MAX_AGENTS", 1)
     async with running(store) as kit:
         await make(kit)
         with pytest.raises(TooLarge, match="1 agents exist"):
@@ -302,7 +302,7 @@ async def test_the_cache_of_agents_is_bounded(
     store: MemoryJournal, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Evicted versions and prefixes are read again; runs do not notice."""
-    monkeypatch.setattr("palyra.services.agents.MAX_KNOWN", 1)
+    monkeypatch.setattr("palyra.services.registry.agents.MAX_KNOWN", 1)
     async with running(store) as kit:
         for name in ("scout", "clerk"):
             await make(kit, name)

@@ -13,7 +13,7 @@ from palyra.core.tool.artifacts import Artifact
 from palyra.core.tool.checkpoints import CheckpointFilter, Content
 from palyra.core.tool.spec import ToolCall
 from palyra.errors import Conflict, Forbidden, InvalidParams, NotFound
-from palyra.services.artifacts import ArtifactService
+from palyra.services.session.artifacts import ArtifactService
 from palyra.tools.files.changes import Changes
 from palyra.tools.files.checkpoints import Checkpoints
 from palyra.tools.files.workspace import Workspace

@@ -25,8 +25,8 @@ from palyra.core.tape import events as ev
 from palyra.core.usage.budgets import BudgetAccount, Key
 from palyra.core.usage.prices import Price, Prices
 from palyra.core.usage.views import BudgetWarned
-from palyra.services.budgets import Budgets
-from palyra.services.usage import UsageService
+from palyra.services.usage.budgets import Budgets
+from palyra.services.usage.reports import UsageService
 from tests.actors.run.office_kit import OPERATOR, OTHER, Kit, call, now_ms, running, say
 from tests.actors.run.test_runs import answer, prompt_of, reach, settle, store
 from tests.store.memory.journal import MemoryJournal
@@ -391,7 +391,7 @@ async def test_among_many_accounts_a_call_keeps_all_of_its_own(
     store: MemoryJournal, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """None that it is about to reserve in is swept away as empty."""
-    monkeypatch.setattr("palyra.services.budgets.SWEEP_AT", 1)
+    monkeypatch.setattr("palyra.services.usage.budgets.SWEEP_AT", 1)
     scopes: list[BudgetScope] = ["global", "principal", "agent"]
     made = having(*(budget(budget_id=scope, scope=scope) for scope in scopes))
     async with running(store, make_budgets=made) as kit:
@@ -412,7 +412,7 @@ async def test_accounts_that_hold_nothing_are_forgotten_when_there_are_many(
     left: int,
 ) -> None:
     """Those of a window that is over, at the end of a run."""
-    monkeypatch.setattr("palyra.services.budgets.SWEEP_AT", many)
+    monkeypatch.setattr("palyra.services.usage.budgets.SWEEP_AT", many)
     async with running(store, make_budgets=having(budget(scope="run", window="hour"))) as kit:
         answering(kit)
         await end_all(kit, [await kit.start() for _ in range(5)])
@@ -424,8 +424,8 @@ async def test_accounts_that_hold_nothing_are_forgotten_when_there_are_many(
 
 def test_each_sweep_checks_the_next_accounts(monkeypatch: pytest.MonkeyPatch) -> None:
     """A step after the other, each account once a round, and no more than a step at a time."""
-    monkeypatch.setattr("palyra.services.budgets.SWEEP_AT", 1)
-    monkeypatch.setattr("palyra.services.budgets.SWEEP_STEP", 2)
+    monkeypatch.setattr("palyra.services.usage.budgets.SWEEP_AT", 1)
+    monkeypatch.setattr("palyra.services.usage.budgets.SWEEP_STEP", 2)
     none: Any = None
     budgets = Budgets(none, lambda: 1, prices=Prices(), configured=(budget(),))
     keys = [Key("b", str(number)) for number in range(5)]

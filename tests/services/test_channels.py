@@ -449,7 +449,7 @@ async def test_an_invalid_channel_is_refused(
             await bind(kit, agent="scout")
         with pytest.raises(InvalidParams, match="contains a secret"):
             await bind(kit, conversation_id=SECRET)
-        monkeypatch.setattr("palyra.services.channels.MAX_CHANNELS", 1)
+        monkeypatch.setattr("palyra.services.registry.channels.MAX_CHANNELS", 1)
         await bind(kit)
         await bind(kit, pairing="required")
         with pytest.raises(TooLarge):

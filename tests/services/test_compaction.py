@@ -15,8 +15,8 @@ from palyra.core.model.messages import GuidanceMessage, ModelFailure, UserMessag
 from palyra.core.session.commands import StartRun
 from palyra.core.tape import events as ev
 from palyra.errors import Conflict, PalyraError
-from palyra.services import compaction
-from palyra.services.compaction import CompactionSettings
+from palyra.services.context import compaction
+from palyra.services.context.compaction import CompactionSettings
 from tests.actors.run import office_kit
 from tests.actors.run.office_kit import OPERATOR, OTHER, Kit, call, say
 from tests.store.memory.journal import MemoryJournal

@@ -5,7 +5,7 @@ import trio
 
 from palyra.core.configuration import ConfigChange, ConfigChanged, ConfigEffect, ConfigView
 from palyra.errors import Unavailable
-from palyra.services.configuration import Configuration
+from palyra.services.upkeep.configuration import Configuration
 from tests.actors.run.office_kit import OPERATOR, inline_blocking
 
 

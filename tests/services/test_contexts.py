@@ -12,7 +12,7 @@ from palyra.core.model.messages import AssistantMessage, GuidanceMessage, UserMe
 from palyra.core.model.routing import Route, RouteTable
 from palyra.core.ports import LanguageModel
 from palyra.core.session.commands import StartRun
-from palyra.services.model_router import ModelRouter
+from palyra.services.registry.model_router import ModelRouter
 from tests.actors.run import office_kit
 from tests.actors.run.office_kit import OPERATOR, Kit, Model, call, say
 from tests.pictures import attached, png

@@ -10,8 +10,8 @@ from palyra.core.journal.changes import Change, MemoryFilter, MemoryPlace, SaidT
 from palyra.core.model.summary import Covered, Summary, SummaryLedger
 from palyra.core.tape.events import CompactionApplied, encode_event
 from palyra.models.memory_embedders import HashedEmbedder
-from palyra.services.memory_embedders import LocalEmbedder
-from palyra.services.memory_index import STEPS_BEFORE_SEARCH
+from palyra.services.memory.embedders import LocalEmbedder
+from palyra.services.memory.index import STEPS_BEFORE_SEARCH
 from palyra.store.sqlite.turns import STEP_TURNS, delete_turns
 from tests.services.memory_kit import OP, MemoryKit, place, run_inline
 from tests.store.kit import row, run, session

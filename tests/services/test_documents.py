@@ -27,7 +27,7 @@ from palyra.errors import (
     TooLarge,
     Unavailable,
 )
-from palyra.services import documents
+from palyra.services.memory import documents
 from palyra.tools.files import changes as changes_module
 from palyra.tools.files.write import write_tools
 from tests.forked import call_forked

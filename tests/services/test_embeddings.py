@@ -12,7 +12,11 @@ from palyra.core.model.embeddings import Embeddings
 from palyra.core.model.messages import ModelFailure
 from palyra.core.usage.prices import Price, Prices
 from palyra.errors import InvalidParams
-from palyra.services.embeddings import BudgetUnpriced, EmbeddingsOverBudget, MeteredEmbeddings
+from palyra.services.memory.embeddings import (
+    BudgetUnpriced,
+    EmbeddingsOverBudget,
+    MeteredEmbeddings,
+)
 from palyra.wiring.host import new_id
 from tests.actors.run.office_kit import Kit, now_ms, running
 from tests.actors.run.test_runs import store

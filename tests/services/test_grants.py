@@ -13,7 +13,7 @@ from palyra.core.journal.records import GrantRecord
 from palyra.core.policy.grants import MAX_LIVE
 from palyra.core.run.calls import LAPSED
 from palyra.errors import Forbidden, InvalidParams, NotFound, Overloaded
-from palyra.services.grants import MOST_EARLY
+from palyra.services.policy.grants import MOST_EARLY
 from tests.actors.run.asking_kit import AskingKit, answer, ask, count_asked, new_store, pending
 from tests.actors.run.office_kit import OPERATOR, OTHER, STRANGER, Kit, call, running, say
 from tests.store.memory.journal import MemoryJournal

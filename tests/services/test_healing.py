@@ -11,7 +11,7 @@ from palyra.core.journal.changes import ChainViolation, Change, VerifyReport
 from palyra.core.journal.records import Role
 from palyra.core.model.circuit_breaker import OPEN_MS, CircuitBreaker, end_call, trip
 from palyra.errors import DiskFull, Forbidden
-from palyra.services.healing import DOMAINS, HealingModes, checkpoint_wal, reverify_journal
+from palyra.services.upkeep.healing import DOMAINS, HealingModes, checkpoint_wal, reverify_journal
 
 
 def caller(role: Role) -> Caller:

@@ -9,7 +9,7 @@ from trio.testing import MockClock
 
 from palyra.core.model.messages import AssistantMessage, ToolMessage, UserMessage
 from palyra.core.session.commands import StartRun
-from palyra.services import history
+from palyra.services.context import history
 from tests.actors.run import office_kit
 from tests.actors.run.office_kit import OPERATOR, Kit, call, say
 from tests.actors.run.test_runs import settle

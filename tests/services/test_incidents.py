@@ -20,7 +20,7 @@ from palyra.core.journal.idempotency import IdempotencyKey
 from palyra.core.journal.records import IncidentRecord, Role
 from palyra.errors import Conflict, DiskFull, Forbidden, NotFound
 from palyra.net.protocol.jsonrpc import encode_notification
-from palyra.services.incidents import MAX_UNSAVED, RETRY_S, Incidents, report_opened
+from palyra.services.upkeep.incidents import MAX_UNSAVED, RETRY_S, Incidents, report_opened
 from palyra.wiring.host import new_id
 from tests.actors.run.office_kit import SECRET, InlineJournal, now_ms, shared_redactor
 from tests.store.memory.journal import MemoryJournal
@@ -356,7 +356,7 @@ async def test_a_constantly_changing_incident_delays_no_other(
     store: MemoryJournal, autojump_clock: MockClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It moves to the end of the queue."""
-    monkeypatch.setattr("palyra.services.incidents.MAX_BATCH", 1)
+    monkeypatch.setattr("palyra.services.upkeep.incidents.MAX_BATCH", 1)
     desk = Desk(store)
     desk.book.begin(store.open().incidents)
     for key in ("busy", "quiet", "busy"):

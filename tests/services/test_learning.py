@@ -12,7 +12,7 @@ from palyra.core.memory.items import RecallUse
 from palyra.core.model.summary import Entry, Summary, SummaryLedger
 from palyra.core.tape.events import CompactionApplied, MessageReceived
 from palyra.errors import Conflict, Forbidden, IllegalState, InvalidParams, NotFound
-from palyra.services import learning
+from palyra.services.learning import candidates as learning
 from tests.services.learning_kit import LearningKit, Liar
 from tests.services.memory_kit import ANN, BOB, OP, SECRET
 

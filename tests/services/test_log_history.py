@@ -7,7 +7,7 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 from palyra.core.journal.records import Role
 from palyra.core.log_lines import LogLevel, LogLine
 from palyra.errors import Forbidden
-from palyra.services.log_history import MAX_LINE_CHARS, MAX_LINES, PAGE_BYTES, LogHistory
+from palyra.services.upkeep.log_history import MAX_LINE_CHARS, MAX_LINES, PAGE_BYTES, LogHistory
 from tests.services.memory_kit import caller
 
 ROOT = caller("root", "operator")

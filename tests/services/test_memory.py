@@ -22,7 +22,7 @@ from palyra.errors import (
     TooLarge,
     Unavailable,
 )
-from palyra.services.memory_search import QUESTION_CHARS
+from palyra.services.memory.search import QUESTION_CHARS
 from tests.services.memory_kit import ANN, BOB, OP, SECRET, MemoryKit, caller, place
 
 pytestmark = pytest.mark.real

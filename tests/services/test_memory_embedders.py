@@ -12,15 +12,15 @@ from palyra.core.memory.items import MemoryDraft, MemoryHits
 from palyra.core.model.embeddings import Embeddings, Vector
 from palyra.core.model.messages import FailureClass, ModelFailure
 from palyra.errors import PalyraError, Unavailable
-from palyra.services.embeddings import EmbeddingsOverBudget
-from palyra.services.memory_embedders import (
+from palyra.services.memory.embedders import (
     PROVIDER_BATCH,
     QUESTION_S,
     SLOW_FOR_S,
     LocalEmbedder,
     ProviderEmbedder,
 )
-from palyra.services.memory_index import FIRST_REFUSED
+from palyra.services.memory.embeddings import EmbeddingsOverBudget
+from palyra.services.memory.index import FIRST_REFUSED
 from tests.services.memory_kit import ANN, BOB, MemoryKit, run_inline
 
 WORDS = ("boat ship sail", "tea coffee drink", "code program test")

@@ -15,8 +15,8 @@ from palyra.core.tape.events import ContextGathered
 from palyra.core.text.tokens import estimate_tokens
 from palyra.errors import Unavailable
 from palyra.models.memory_embedders import HashedEmbedder
-from palyra.services.memory_embedders import LocalEmbedder
-from palyra.services.memory_recall import MemoryRecall
+from palyra.services.memory.embedders import LocalEmbedder
+from palyra.services.memory.recall import MemoryRecall
 from tests.core.memory.facts_and_prompts import ASKED, UNRELATED
 from tests.services.memory_kit import ANN, BOB, MemoryKit, run_inline
 

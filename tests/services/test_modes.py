@@ -14,7 +14,7 @@ from palyra.core.run.calls import LAPSED, STALE
 from palyra.core.tape.events import RunAccepted
 from palyra.core.tool.spec import CallFacts, ToolCall, ToolOutput
 from palyra.errors import Forbidden, NotFound
-from palyra.services.gate import Gate
+from palyra.services.policy.gate import Gate
 from palyra.tools.plan import plan_tools
 from palyra.tools.toolbox import InlineTool
 from tests.actors.run.asking_kit import (

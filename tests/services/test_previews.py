@@ -14,8 +14,8 @@ from palyra.core.ports import JournalStore
 from palyra.core.tool.spec import Preflight, ToolCall
 from palyra.core.tool.targets import CallTargets
 from palyra.errors import NotFound
-from palyra.services import previews as service
-from palyra.services.previews import Previews
+from palyra.services.policy import previews as service
+from palyra.services.policy.previews import Previews
 from tests.actors.run.office_kit import OPERATOR, inline_blocking
 from tests.store.kit import approval, run, session
 from tests.store.memory.journal import MemoryJournal

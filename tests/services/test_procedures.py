@@ -17,8 +17,8 @@ from palyra.core.tape.events import (
     ToolProposed,
 )
 from palyra.errors import IllegalState, InvalidParams, TooLarge, Unavailable
-from palyra.services import procedures as procedures_module
-from palyra.services.procedures import Shown
+from palyra.services.learning import procedures as procedures_module
+from palyra.services.learning.procedures import Shown
 from tests.services.learning_kit import LearningKit
 from tests.services.memory_kit import ANN, BOB
 from tests.store.kit import run

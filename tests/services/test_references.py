@@ -25,9 +25,9 @@ from palyra.core.run.state import Run
 from palyra.core.tape.events import ContextGathered, encode_event
 from palyra.core.tool.spec import ToolCall, ToolOutput
 from palyra.errors import Unavailable
-from palyra.services import references
-from palyra.services.gate import Gate
-from palyra.services.references import INHERITED_FINDING, Asker, ContextSources
+from palyra.services.context import references
+from palyra.services.context.references import INHERITED_FINDING, Asker, ContextSources
+from palyra.services.policy.gate import Gate
 from palyra.tools.files.read import file_tools
 from palyra.tools.files.search import search_tools
 from palyra.tools.files.workspace import Workspace

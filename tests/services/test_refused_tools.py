@@ -12,7 +12,7 @@ from trio.testing import MockClock
 from palyra.core.journal.records import Usage
 from palyra.core.model.messages import Delta, FailureClass, ModelFailure, ModelRequest, ModelTurn
 from palyra.core.run.refused_items import Suspects, names_no_tool
-from palyra.services.refused_tools import MAX_QUESTIONS, find_refused_tools
+from palyra.services.policy.refused_tools import MAX_QUESTIONS, find_refused_tools
 from tests.actors.run.office_kit import Model, running
 from tests.actors.run.test_runs import store
 from tests.models.model_kit import REQUEST

@@ -9,7 +9,7 @@ from palyra.core.journal.records import Usage
 from palyra.core.memory.items import MemoryHit, MemoryHits
 from palyra.core.model.messages import ModelFailure
 from palyra.core.model.reranking import Reranking
-from palyra.services.reranking import RERANK_S, SLOW_FOR_S, MeteredReranker
+from palyra.services.memory.reranking import RERANK_S, SLOW_FOR_S, MeteredReranker
 from palyra.wiring.host import new_id
 from tests.actors.run.office_kit import Kit, running
 from tests.actors.run.test_runs import store

@@ -20,7 +20,7 @@ from palyra.core.model.messages import (
 from palyra.core.model.routing import ProviderHealth, Route, RouteTable
 from palyra.errors import InvalidParams
 from palyra.models.guarded import CallSlots, GuardedModel, ProviderLimits
-from palyra.services.model_router import ModelRouter
+from palyra.services.registry.model_router import ModelRouter
 from tests.actors.run.office_kit import OPERATOR, STRANGER, Kit, Model, call, now_ms, running, say
 from tests.actors.run.test_runs import store
 from tests.pictures import attached

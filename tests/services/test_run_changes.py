@@ -13,9 +13,9 @@ from palyra.core.tape import events as ev
 from palyra.core.tool.checkpoints import Checkpoint, CheckpointFilter, Content
 from palyra.core.tool.spec import ToolCall
 from palyra.errors import Conflict, IllegalState, Unavailable
-from palyra.services.pins import read_rows
-from palyra.services.run_changes import RunChanges
-from palyra.services.run_loader import read_run
+from palyra.services.session.run_changes import RunChanges
+from palyra.services.tape.pins import read_rows
+from palyra.services.tape.run_loader import read_run
 from palyra.tools.files.changes import Changes
 from tests.actors.run.office_kit import inline_blocking
 from tests.services.test_artifacts import CLIENT, Desk, at_desk

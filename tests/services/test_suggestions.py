@@ -18,8 +18,8 @@ from palyra.core.policy.suggestion import exact_candidate
 from palyra.core.policy.views import SuggestionList
 from palyra.core.tape import events as ev
 from palyra.errors import Overloaded, TooLarge
-from palyra.services import suggestions
-from palyra.services.suggestions import RuleSuggestions, find_wrong
+from palyra.services.learning import suggestions
+from palyra.services.learning.suggestions import RuleSuggestions, find_wrong
 from palyra.tools.policy.cedar import CedarPolicy
 from palyra.tools.policy.suggested_files import SuggestedPolicyFiles
 from tests.tools.policy.suggestion_kit import shell

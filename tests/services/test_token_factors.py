@@ -3,7 +3,7 @@
 import msgspec
 
 from palyra.core.run.state import AskedModel, Run
-from palyra.services.token_factors import MAX_MODELS, TokenFactors
+from palyra.services.usage.token_factors import MAX_MODELS, TokenFactors
 from tests.core.run.run_world import World
 
 

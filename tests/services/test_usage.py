@@ -16,8 +16,8 @@ from palyra.core.ports import JournalStore
 from palyra.core.usage.budgets import BudgetAccount
 from palyra.core.usage.views import UsageWanted
 from palyra.errors import Forbidden, IllegalState, InvalidParams, NotFound
-from palyra.services.usage import UsageService
-from palyra.services.usage_sums import read_sums
+from palyra.services.usage.reports import UsageService
+from palyra.services.usage.sums import read_sums
 from tests.actors.run.office_kit import (
     OPERATOR,
     OTHER,

@@ -30,10 +30,10 @@ from palyra.core.tape.events import MessageReceived, RunAccepted, encode_event
 from palyra.core.text.references import KINDS, parse_references
 from palyra.core.tool.spec import ToolSpec
 from palyra.errors import IllegalState, NotFound
-from palyra.services.agents import Agents
-from palyra.services.grants import Grants
-from palyra.services.memory_recall import MemoryRecall
-from palyra.services.references import Asker
+from palyra.services.context.references import Asker
+from palyra.services.memory.recall import MemoryRecall
+from palyra.services.policy.grants import Grants
+from palyra.services.registry.agents import Agents
 from palyra.tools.toolbox import InlineTool, Toolbox
 from tests.actors.run.office_kit import inline_blocking
 from tests.services.memory_kit import MemoryKit

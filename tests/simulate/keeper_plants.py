@@ -18,9 +18,9 @@ from palyra.core.model.summary import Entry
 from palyra.core.session import purge
 from palyra.core.tape import events as ev
 from palyra.operations.purge import DataRights
-from palyra.services.history import ConversationHistory
-from palyra.services.memory import Memories
-from palyra.services.memory_search import MemorySearch
+from palyra.services.context.history import ConversationHistory
+from palyra.services.memory.items import Memories
+from palyra.services.memory.search import MemorySearch
 from palyra.store.sqlite import memories
 from palyra.store.sqlite.journal import SqliteJournal
 from tests.simulate.plants import Plant, both

@@ -13,8 +13,10 @@ from palyra.core.tape.events import ToolCompleted
 from palyra.errors import NotFound
 from palyra.operations.delegation import Delegations
 from palyra.operations.task_handlers import RunWork
-from palyra.services import learning, schedules, task_queue
-from palyra.services.tasks import Tasks
+from palyra.services.learning import candidates as learning
+from palyra.services.task import queue as task_queue
+from palyra.services.task import schedules
+from palyra.services.task.tasks import Tasks
 from tests.simulate.plants import Plant
 
 

@@ -30,9 +30,9 @@ from palyra.core.usage import ledger
 from palyra.net.api.idempotency import IdempotencyStore
 from palyra.net.delivery.feed_cursor import FeedCursor
 from palyra.net.delivery.outbox import Outbox
-from palyra.services import gate
-from palyra.services.budgets import Reservation
-from palyra.services.grants import Grants
+from palyra.services.policy import gate
+from palyra.services.policy.grants import Grants
+from palyra.services.usage.budgets import Reservation
 
 Plant = AbstractContextManager[Any]
 

@@ -9,7 +9,8 @@ import pytest
 
 from palyra.actors.task_queue import Background
 from palyra.core.task import life
-from palyra.services import schedules, task_queue, tasks
+from palyra.services.task import queue as task_queue
+from palyra.services.task import schedules, tasks
 from tests.simulate.errands import errands
 
 SEEDS = 5  # more in the slow suites

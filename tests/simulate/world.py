@@ -19,7 +19,7 @@ from palyra.core.ports import JournalStore, MemoryEmbedder
 from palyra.core.tape.events import RunPurged
 from palyra.errors import ActorGone
 from palyra.net.api.tokens import token_record
-from palyra.services.memory_index import SharedMemoryIndex
+from palyra.services.memory.index import SharedMemoryIndex
 from palyra.wiring.runs import MemoryIndexes
 from tests.simulate.archive import Archive
 from tests.simulate.bridge import Bridge, Doorkeeper

@@ -9,7 +9,7 @@ from palyra.core.ports import JournalStore
 from palyra.core.tape import events as ev
 from palyra.core.tape.outline import code_of
 from palyra.core.tape.search import TapeSearch
-from palyra.services.tape_looks import outline_tape, search_tape
+from palyra.services.tape.looks import outline_tape, search_tape
 from palyra.store.sqlite import tape_search as module
 from tests.store.kit import row
 

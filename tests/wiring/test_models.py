@@ -22,7 +22,7 @@ from palyra.models.lexical_embeddings import EmbeddedEmbeddings
 from palyra.net.protocol.jsonrpc import encode_notification
 from palyra.secrets.resolver import Resolver
 from palyra.secrets.service import SecretService
-from palyra.services.budgets import Budgets
+from palyra.services.usage.budgets import Budgets
 from palyra.wiring.host import Host
 from palyra.wiring.models import Modelset, build_modelset, build_router
 from tests.actors.fake_alarms import FakeAlarms

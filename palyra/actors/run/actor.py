@@ -84,7 +84,7 @@ from palyra.core.tool.spec import ToolCall
 from palyra.core.usage.budgets import settle_delegated
 from palyra.core.usage.ledger import usage_record
 from palyra.errors import ActorGone, IllegalState, InvariantBroken, TooLarge, Unavailable, innermost
-from palyra.services.budgets import Reservation
+from palyra.services.usage.budgets import Reservation
 
 log = structlog.get_logger("palyra.run")
 DAEMON = "palyra"  # who ends a run that cannot go on

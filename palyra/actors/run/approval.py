@@ -33,7 +33,7 @@ from palyra.core.run.inputs import ApprovalAnswered
 from palyra.core.run.state import Run
 from palyra.core.tape.events import RunAccepted
 from palyra.errors import Forbidden, IllegalState, NotFound, Overloaded, PalyraError
-from palyra.services.grants import Grants
+from palyra.services.policy.grants import Grants
 
 WAITS_FOR_PERSON = "person"
 SETTLE_TIMEOUT_S = 30.0  # for the run to take an answer; after that the answer has failed

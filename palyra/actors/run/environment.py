@@ -60,19 +60,19 @@ from palyra.core.tool.arguments import Refused
 from palyra.core.tool.attestation import execution_digest
 from palyra.core.tool.spec import Preflight, ToolCall
 from palyra.core.usage.budgets import find_left
-from palyra.services.agents import Agents
-from palyra.services.budgets import Budgets
-from palyra.services.channels import Channels
-from palyra.services.compaction import SessionCompactor
-from palyra.services.gate import Gate
-from palyra.services.grants import Grants
-from palyra.services.history import ConversationHistory
-from palyra.services.incidents import Incidents
-from palyra.services.learning import Reflections
-from palyra.services.model_router import ModelRouter, needs_of
-from palyra.services.procedures import Procedures
-from palyra.services.references import ContextSources
-from palyra.services.token_factors import TokenFactors
+from palyra.services.context.compaction import SessionCompactor
+from palyra.services.context.history import ConversationHistory
+from palyra.services.context.references import ContextSources
+from palyra.services.learning.candidates import Reflections
+from palyra.services.learning.procedures import Procedures
+from palyra.services.policy.gate import Gate
+from palyra.services.policy.grants import Grants
+from palyra.services.registry.agents import Agents
+from palyra.services.registry.channels import Channels
+from palyra.services.registry.model_router import ModelRouter, needs_of
+from palyra.services.upkeep.incidents import Incidents
+from palyra.services.usage.budgets import Budgets
+from palyra.services.usage.token_factors import TokenFactors
 
 
 @dataclass(frozen=True, slots=True)

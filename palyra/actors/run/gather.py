@@ -31,7 +31,7 @@ from palyra.core.text.references import (
     remove_references,
 )
 from palyra.errors import PalyraError
-from palyra.services.references import Asker, ContextSources
+from palyra.services.context.references import Asker, ContextSources
 
 T = TypeVar("T")
 SOURCE_S = 2.0  # deadline of each source

@@ -41,7 +41,7 @@ from palyra.core.ports import NowMs
 from palyra.core.run.inputs import Cancel, Input
 from palyra.core.run.state import Run
 from palyra.errors import InvariantBroken, Overloaded
-from palyra.services.budgets import Reservation
+from palyra.services.usage.budgets import Reservation
 
 INBOX_CAPACITY = 256  # a run's senders are its own few children, and now and then a client
 

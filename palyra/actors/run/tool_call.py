@@ -49,7 +49,7 @@ from palyra.core.tool.spec import (
 )
 from palyra.core.trust.labels import Trust
 from palyra.errors import Unavailable
-from palyra.services.images import keep_returned
+from palyra.services.context.images import keep_returned
 
 log = structlog.get_logger("palyra.run")
 

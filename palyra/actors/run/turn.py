@@ -24,9 +24,9 @@ from palyra.core.run.decide import turn_completed
 from palyra.core.run.inputs import BudgetRefused, CallModel, TurnFailedInput, TurnFinished
 from palyra.core.run.refused_items import Suspects, names_no_tool
 from palyra.core.tape.events import encode_event, turn_item
-from palyra.services.budgets import Reservation
-from palyra.services.images import show_pictures
-from palyra.services.refused_tools import RefusedTools, find_refused_tools
+from palyra.services.context.images import show_pictures
+from palyra.services.policy.refused_tools import RefusedTools, find_refused_tools
+from palyra.services.usage.budgets import Reservation
 
 MAX_SEARCHED_ATTEMPTS = 3  # of one turn: later refusals end it as they are
 NOTHING_USED = Usage()

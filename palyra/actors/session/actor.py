@@ -70,7 +70,7 @@ from palyra.core.session.queue import (
 )
 from palyra.core.tape import events as ev
 from palyra.errors import ActorGone, Conflict, IllegalState, Overloaded, PalyraError, Unavailable
-from palyra.services.run_loader import LoadedRun, read_run
+from palyra.services.tape.run_loader import LoadedRun, read_run
 
 RUN_GRACE_S = 2.0  # a run has nothing to drain: what it did is on the tape
 MAX_CRASHES = 4  # of the actors of one run in one life of the daemon; one more strands it

@@ -19,7 +19,7 @@ from palyra.core.journal.records import IdempotencyRecord, SessionRecord
 from palyra.core.run.inputs import Cancel, Steer
 from palyra.core.session.commands import ChangeQueue, Queue, Started, StartRun
 from palyra.core.session.queue import count_messages
-from palyra.services.run_loader import LoadedRun
+from palyra.services.tape.run_loader import LoadedRun
 
 INBOX_CAPACITY = 4_096  # ends of its own runs must find room, however many messages clients send
 

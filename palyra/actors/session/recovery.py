@@ -25,7 +25,7 @@ from palyra.core.ports import JournalStore
 from palyra.core.run.inputs import Cancel
 from palyra.core.tape.events import RunCancelled, encode_event
 from palyra.errors import ActorGone, Damaged, Unavailable, Unreadable
-from palyra.services.run_loader import LoadedRun, read_run
+from palyra.services.tape.run_loader import LoadedRun, read_run
 
 log = structlog.get_logger("palyra.recovery")
 

@@ -42,8 +42,8 @@ from palyra.errors import (
     NotFound,
     TooSlow,
 )
-from palyra.services.pins import read_pin
-from palyra.services.run_loader import LoadedRun
+from palyra.services.tape.pins import read_pin
+from palyra.services.tape.run_loader import LoadedRun
 
 ANSWER_S = 30.0
 SESSION_GRACE_S = 2.0

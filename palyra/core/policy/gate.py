@@ -6,7 +6,7 @@ A verdict takes three steps, each with the result of the one before:
     policy.decide(policy_request(...))  -> PolicyDecision          the rules
     judge(checked, context, decision)   -> Verdict                 rules, grants, doubts, obstacles
 
-`services.gate.Gate.evaluate` runs them in this order, without waiting, and returns a `GatedCall`.
+`services.policy.gate.Gate.evaluate` runs them in this order, without waiting, and returns a `GatedCall`.
 All work that grows with the size of the arguments is in the first step, which may run in a worker
 thread before the run decides on the turn.  An approval is requested only if nothing else forbids
 the call, and only if what it depends on can be shown in full.  The approval is bound to the digest of

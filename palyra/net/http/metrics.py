@@ -18,7 +18,7 @@ from palyra.core.model.routing import ProviderHealth
 from palyra.core.ports import Journal
 from palyra.net.protocol.notifications import State
 from palyra.net.server.listener import EdgeCounters
-from palyra.services.budgets import Budgets
+from palyra.services.usage.budgets import Budgets
 
 
 @dataclass(frozen=True, slots=True)

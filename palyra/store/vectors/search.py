@@ -1,7 +1,7 @@
 """Search by words and meaning: a question and its vectors in, ranked and explained items out.
 
 Owns: the index of memory (`index`) of one journal file.  Talks to: its queries.  Never: embeds; an
-embedder may be at a provider (`services.memory_embedders`).
+embedder may be at a provider (`services.memory.embedders`).
 
 All methods block.  They are called by one thread at a time, but for the job of `plan_build`, which
 any thread may call.

@@ -31,7 +31,7 @@ from palyra.core.ports import JournalStore
 from palyra.core.redaction.redactor import Redactor
 from palyra.errors import ActorGone, InvariantBroken, Overloaded, PalyraError, TooLarge, Unavailable
 from palyra.net.protocol.jsonrpc import encode_notification
-from palyra.services.incidents import Incidents, report_opened, report_writing
+from palyra.services.upkeep.incidents import Incidents, report_opened, report_writing
 from palyra.wiring.host import new_id
 from tests.actors.run.office_kit import OPERATOR
 from tests.store.kit import row, rows, seqs, sqlite_journal

@@ -42,20 +42,20 @@ from palyra.models.procedure import ProcedurePlayer
 from palyra.net.protocol.jsonrpc import encode_notification
 from palyra.operations.approvals import Approvals
 from palyra.operations.runs import Gateway
-from palyra.services.admission import Admission, VolatileSuspension
-from palyra.services.agents import Agents
-from palyra.services.budgets import Budgets
-from palyra.services.channels import Channels
-from palyra.services.compaction import CompactionSettings, SessionCompactor
-from palyra.services.gate import Gate
-from palyra.services.grants import Grants
-from palyra.services.history import ConversationHistory
-from palyra.services.incidents import Incidents
-from palyra.services.learning import Reflections
-from palyra.services.model_router import ModelRouter
-from palyra.services.procedures import Procedures
-from palyra.services.references import ContextSources
-from palyra.services.token_factors import TokenFactors
+from palyra.services.context.compaction import CompactionSettings, SessionCompactor
+from palyra.services.context.history import ConversationHistory
+from palyra.services.context.references import ContextSources
+from palyra.services.learning.candidates import Reflections
+from palyra.services.learning.procedures import Procedures
+from palyra.services.policy.gate import Gate
+from palyra.services.policy.grants import Grants
+from palyra.services.registry.agents import Agents
+from palyra.services.registry.channels import Channels
+from palyra.services.registry.model_router import ModelRouter
+from palyra.services.upkeep.admission import Admission, VolatileSuspension
+from palyra.services.upkeep.incidents import Incidents
+from palyra.services.usage.budgets import Budgets
+from palyra.services.usage.token_factors import TokenFactors
 from palyra.tools.artifacts import artifact_tool
 from palyra.tools.demo_tools import basic_tools
 from palyra.tools.toolbox import AsyncTool, InlineTool, Toolbox

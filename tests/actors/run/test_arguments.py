@@ -15,7 +15,7 @@ from palyra.core.run.call import Call
 from palyra.core.run.state import Run
 from palyra.core.tool.arguments import Refused
 from palyra.core.tool.spec import CallFacts, ToolOutput
-from palyra.services.gate import Gate
+from palyra.services.policy.gate import Gate
 from palyra.tools.policy.cedar import CedarPolicy
 from palyra.tools.toolbox import InlineTool, Toolbox
 from tests.actors.run.office_kit import inline_blocking

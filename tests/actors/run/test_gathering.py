@@ -11,8 +11,8 @@ from palyra.actors.run.gather import SOURCE_S
 from palyra.core.model.messages import GuidanceMessage, UserMessage
 from palyra.core.model.sources import ContextSource, MemorySources, RecallScope
 from palyra.errors import Unavailable
-from palyra.services.gate import Gate
-from palyra.services.references import ContextSources
+from palyra.services.context.references import ContextSources
+from palyra.services.policy.gate import Gate
 from palyra.tools.toolbox import Toolbox
 from tests.actors.run import office_kit
 from tests.actors.run.office_kit import OPERATOR, Kit, inline_blocking, now_ms, say

@@ -14,7 +14,7 @@ from palyra.core.model.messages import ModelFailure
 from palyra.core.run.state import COMPACTION, begin
 from palyra.core.tape.events import RunAccepted
 from palyra.core.task.life import MAX_OPEN_OWN
-from palyra.services.learning import EXPIRES_MS, Reflections
+from palyra.services.learning.candidates import EXPIRES_MS, Reflections
 from tests.actors.run.office_kit import OPERATOR, OTHER, Kit, running
 from tests.rows import every_row
 from tests.store.memory.journal import MemoryJournal

@@ -36,7 +36,7 @@ FULL = DocumentChange(
 
 
 class FakeDocuments(Asked):
-    """See `services.documents`."""
+    """See `services.memory.documents`."""
 
     def of(self, workspace: str | None) -> Self:
         assert workspace in {None, "default"}

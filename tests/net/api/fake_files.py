@@ -30,7 +30,7 @@ CHECKPOINT = Checkpoint(
 
 
 class FakeFiles:
-    """See `services.artifacts`."""
+    """See `services.session.artifacts`."""
 
     def __init__(self) -> None:
         self.restored: list[tuple[str, Side, bool]] = []
@@ -63,7 +63,7 @@ class FakeFiles:
 
 
 class FakeChanges:
-    """See `services.run_changes`."""
+    """See `services.session.run_changes`."""
 
     def __init__(self) -> None:
         self.undone: list[tuple[str, str, bool]] = []

@@ -7,7 +7,7 @@ import msgspec
 from palyra.core.journal.changes import Change, MemoryLogLine
 from palyra.core.journal.records import IdempotencyRecord, RunRecord
 from palyra.core.memory.items import revise
-from palyra.services.memory import Memories
+from palyra.services.memory.items import Memories
 from tests.net.api.fake_store import FakeStore
 from tests.services.memory_kit import InlineJournal, build
 from tests.store.kit import memory, run

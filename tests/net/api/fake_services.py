@@ -83,11 +83,11 @@ from palyra.net.connection.connection import serve_connection
 from palyra.net.protocol import notifications
 from palyra.net.protocol.jsonrpc import encode_notification
 from palyra.net.server.transport import Peer as PeerFacts
-from palyra.services.admission import Admission, VolatileSuspension
-from palyra.services.healing import HealingModes
-from palyra.services.log_history import LogHistory
-from palyra.services.memory import Memories
-from palyra.services.model_router import ModelRouter
+from palyra.services.memory.items import Memories
+from palyra.services.registry.model_router import ModelRouter
+from palyra.services.upkeep.admission import Admission, VolatileSuspension
+from palyra.services.upkeep.healing import HealingModes
+from palyra.services.upkeep.log_history import LogHistory
 from palyra.tools.skills.text_skills import TextSkills
 from tests.actors.run.office_kit import inline_blocking
 from tests.net.api.fake_budgets import FakeBudgets

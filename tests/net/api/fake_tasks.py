@@ -6,7 +6,7 @@ from palyra.core.journal.idempotency import IdempotencyKey
 from palyra.core.journal.records import Cron, ScheduleRecord, TaskRecord, Timing
 from palyra.core.task.life import Submission
 from palyra.core.task.views import TaskCounts
-from palyra.services.schedules import AddSchedule
+from palyra.services.task.schedules import AddSchedule
 from tests.net.api.fake_registry import Asked
 
 TASK = TaskRecord(

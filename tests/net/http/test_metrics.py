@@ -25,8 +25,8 @@ from palyra.net.http.metrics import (
 from palyra.net.protocol.jsonrpc import encode_notification
 from palyra.net.protocol.notifications import State
 from palyra.net.server.listener import EdgeCounters
-from palyra.services.budgets import Budgets
-from palyra.services.usage_sums import open_accounts
+from palyra.services.usage.budgets import Budgets
+from palyra.services.usage.sums import open_accounts
 from tests.rows import every_row
 
 

@@ -8,7 +8,7 @@ from palyra.core.journal.changes import MemoryFilter
 from palyra.core.memory.items import MemoryHits
 from palyra.core.memory.vectors import StoredVector
 from palyra.models.memory_embedders import HashedEmbedder
-from palyra.services.memory_embedders import LocalEmbedder
+from palyra.services.memory.embedders import LocalEmbedder
 from palyra.store.sqlite.connection import transaction
 from palyra.store.sqlite.memory_search import append_vectors
 from palyra.store.vectors.search import IndexedMemory

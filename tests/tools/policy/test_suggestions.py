@@ -18,7 +18,7 @@ from palyra.core.policy.suggestion import (
     render_rule,
     title_of,
 )
-from palyra.services.suggestions import RecordedDecisions, decide_suggestions, find_wrong
+from palyra.services.learning.suggestions import RecordedDecisions, decide_suggestions, find_wrong
 from palyra.tools.policy.cedar import CedarPolicy
 from palyra.tools.policy.rules import SHIPPED
 from palyra.tools.policy.text import check_policy_text

@@ -44,8 +44,8 @@ from palyra.net.delivery.run_watch import RunWatch
 from palyra.net.delivery.subscription import NOTHING_YET, LiveSubscription, SubscriptionFilter
 from palyra.net.protocol.params import Params
 from palyra.net.protocol.results import RunList, RunsWatched, RunWaited, StartedRun, Unsubscribed
-from palyra.services.run_changes import require_digest
-from palyra.services.run_loader import find_answer
+from palyra.services.session.run_changes import require_digest
+from palyra.services.tape.run_loader import find_answer
 
 MAX_WAIT_MS = 120_000
 EXAMINED_ROWS, EXAMINED_PAGES = 200, 10  # of a filter that the store has no index for

@@ -17,7 +17,7 @@ from palyra.net.delivery.encoding import read_item
 from palyra.net.delivery.subscription import LiveSubscription, SubscriptionFilter
 from palyra.net.protocol.params import Params
 from palyra.net.protocol.results import ExportPage, Subscribed, TapeItems, Unsubscribed
-from palyra.services.tape_looks import outline_tape, search_tape
+from palyra.services.tape.looks import outline_tape, search_tape
 
 MAX_ROWS = 1000
 MAX_TEXT_CHARS = 256

@@ -32,7 +32,7 @@ from palyra.net.api.method import (
 )
 from palyra.net.protocol.params import NAME, Params
 from palyra.net.protocol.results import ScheduleInstants, ScheduleList, TaskPage
-from palyra.services.schedules import AddSchedule, find_problem
+from palyra.services.task.schedules import AddSchedule, find_problem
 
 Priority = Annotated[int, msgspec.Meta(ge=0, le=9)]
 Attempts = Annotated[int, msgspec.Meta(ge=1, le=20)]

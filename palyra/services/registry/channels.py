@@ -36,7 +36,7 @@ from palyra.core.session.commands import StartRun
 from palyra.core.text.names import check_new_name
 from palyra.core.text.visible import pluralize
 from palyra.errors import Conflict, InvalidParams, NotFound, TooLarge, Unpaired
-from palyra.services.agents import Agents
+from palyra.services.registry.agents import Agents
 
 MOST_PAIRINGS = 500  # read of one channel to count pending ones
 

@@ -1,6 +1,6 @@
 """Session compaction: summarise the older part of a conversation before a prompt grows too large.
 
-Owns: nothing.  Talks to: the model that drafts, `services.budgets`; the result goes to the run,
+Owns: nothing.  Talks to: the model that drafts, `services.usage.budgets`; the result goes to the run,
 which records it on its tape.
 Never: fails a run.  Without a model, over budget, or with a draft that is refused, the
 deterministic plan is used; if nothing can be gained, the reason is recorded and the run continues.
@@ -51,8 +51,8 @@ from palyra.core.tape.events import CompactionApplied, CompactionSkipped
 from palyra.core.text.excerpt import truncate_safely
 from palyra.core.text.tokens import estimate_tokens
 from palyra.core.usage.budgets import Payer
-from palyra.services.budgets import Budgets, Reservation
-from palyra.services.pins import read_pins
+from palyra.services.tape.pins import read_pins
+from palyra.services.usage.budgets import Budgets, Reservation
 
 log = structlog.get_logger("palyra.compaction")
 # Of earlier runs that no summary covers yet.  A run that was left out before could not be summarised

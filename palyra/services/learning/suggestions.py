@@ -37,8 +37,8 @@ from palyra.core.ports import (
     SuggestedFiles,
 )
 from palyra.errors import IllegalState, NotFound, Overloaded, TooLarge
-from palyra.services.gate import Gate
-from palyra.services.pins import read_rows
+from palyra.services.policy.gate import Gate
+from palyra.services.tape.pins import read_rows
 
 log = structlog.get_logger("palyra.policy")
 

@@ -1,7 +1,7 @@
 """Embedders of the memory: one on this machine, or a provider's model, paid for by the principal.
 
 Owns: the time until which a provider that was slow is not asked for questions.  Talks to: the
-embedder, in threads, or `services.embeddings`, which knows the budgets and the ledger.
+embedder, in threads, or `services.memory.embeddings`, which knows the budgets and the ledger.
 Never: makes a search wait longer than `QUESTION_S` for a provider.
 """
 

@@ -1,7 +1,7 @@
 """Search in the memory, for clients, tools and prompts.
 
 Owns: the ids of items that were forgotten since the start, and a bounded cache of results.  Both
-are lost in a restart without harm.  Talks to: the journal; written by `services.memory`.
+are lost in a restart without harm.  Talks to: the journal; written by `services.memory.items`.
 Never: returns an item of another principal or place, an expired one, or one that is being forgotten.
 
 To forget takes effect before the commit: its id keeps the item out of every result that leaves,
@@ -40,7 +40,7 @@ from palyra.core.redaction.redactor import Redactor
 from palyra.core.tape.events import CompactionApplied, decode_event
 from palyra.core.trust.labels import lowest
 from palyra.errors import Forbidden, PalyraError, Unavailable
-from palyra.services.memory_index import SharedMemoryIndex
+from palyra.services.memory.index import SharedMemoryIndex
 
 READ, WRITE = "memory:read", "memory:write"  # scopes
 MAX_CACHED = 512  # results, of all principals

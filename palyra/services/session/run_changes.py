@@ -35,7 +35,7 @@ from palyra.core.tool.checkpoints import (
     FollowedFile,
 )
 from palyra.errors import Conflict, Forbidden, IllegalState, InvalidParams, NotFound
-from palyra.services.pins import read_rows
+from palyra.services.tape.pins import read_rows
 
 _ALL = 1_000_000  # checkpoints of a run
 

@@ -17,8 +17,8 @@ from palyra.core.model.messages import ModelFailure
 from palyra.core.ports import Journal, RerankModel
 from palyra.core.text.tokens import estimate_tokens
 from palyra.errors import Rejected, Unavailable
-from palyra.services.budgets import Budgets
-from palyra.services.embeddings import MeteredCalls
+from palyra.services.memory.embeddings import MeteredCalls
+from palyra.services.usage.budgets import Budgets
 
 RERANK_S = 1.5
 SLOW_FOR_S = 30.0  # after a call without an answer in time, the next searches do not wait

@@ -1,6 +1,6 @@
 """Usage for clients: sums of the ledger, budgets, accounts, and changes of budgets.
 
-Owns: nothing.  Talks to: the journal (ledger, stored budgets), `services.budgets`.
+Owns: nothing.  Talks to: the journal (ledger, stored budgets), `services.usage.budgets`.
 Never: shows a client the usage of another principal, or puts a budget in force before its commit.
 """
 
@@ -18,8 +18,8 @@ from palyra.core.usage.budgets import HOUR_MS, BudgetAccount, check_budget
 from palyra.core.usage.prices import DAY_MS, Prices
 from palyra.core.usage.views import AccountsView, AccountView, UsageView, UsageWanted
 from palyra.errors import IllegalState, NotFound, TooLarge
-from palyra.services.budgets import Budgets
-from palyra.services.usage_sums import open_accounts, read_sums
+from palyra.services.usage.budgets import Budgets
+from palyra.services.usage.sums import open_accounts, read_sums
 
 MAX_BUDGETS = 1_000
 GRAINS_MS = {"hour": HOUR_MS, "day": DAY_MS}

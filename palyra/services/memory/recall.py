@@ -1,6 +1,6 @@
 """Recall for prompts: standing items and memories about a message, as sources of its context.
 
-Owns: nothing.  Talks to: `services.memory_search`.
+Owns: nothing.  Talks to: `services.memory.search`.
 """
 
 from collections.abc import Sequence
@@ -10,7 +10,7 @@ from palyra.core.journal.records import MemoryRecord, MemoryWay
 from palyra.core.memory.items import RecallUse
 from palyra.core.model.sources import ContextSource, MemorySources, RecallScope
 from palyra.errors import Unavailable
-from palyra.services.memory_search import MemorySearch
+from palyra.services.memory.search import MemorySearch
 
 EARLIER = ", earlier: a newer memory says otherwise"
 

@@ -24,7 +24,7 @@ from palyra.core.run.refused_items import without_refused
 from palyra.core.run.state import Run
 from palyra.core.session.fork import InheritedView
 from palyra.errors import Damaged, Unreadable
-from palyra.services.run_loader import read_run
+from palyra.services.tape.run_loader import read_run
 
 ENDED: tuple[RunState, ...] = ("done", "failed", "cancelled")
 MAX_KNOWN_BYTES = 16 << 20  # of runs in memory, estimated

@@ -72,7 +72,7 @@ from palyra.core.ports import Journal, JournalStore, NowMs, RunBlocking
 from palyra.core.redaction.redactor import Redactor
 from palyra.core.session.purge import ItemPlan, plan_items, successor
 from palyra.errors import Forbidden, IllegalState, InvalidParams, NotFound
-from palyra.services.memory_search import READ, WRITE, MemorySearch, whose_memory
+from palyra.services.memory.search import READ, WRITE, MemorySearch, whose_memory
 
 MOST_ALIKE = 10  # items that are compared with a new one
 T = TypeVar("T", bound=msgspec.Struct)

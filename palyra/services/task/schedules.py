@@ -52,7 +52,7 @@ from palyra.core.task.schedule import (
     upcoming,
 )
 from palyra.errors import Conflict, IllegalState, InvalidParams, NotFound, Overloaded
-from palyra.services.tasks import READ, TRIES, WRITE, Tasks
+from palyra.services.task.tasks import READ, TRIES, WRITE, Tasks
 
 MAX_SCHEDULES = 20_000  # of one principal
 BATCH = 128  # schedules that one sweep decides about

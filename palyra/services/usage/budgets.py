@@ -51,7 +51,7 @@ from palyra.core.usage.budgets import (
 )
 from palyra.core.usage.prices import Prices
 from palyra.core.usage.views import BudgetWarned
-from palyra.services.usage_sums import open_accounts, read_sums, run_budgets
+from palyra.services.usage.sums import open_accounts, read_sums, run_budgets
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -1,6 +1,6 @@
 """Embedding services: a provider's model under budgets and the ledger, and the free embedded one.
 
-Owns: nothing.  Talks to: the model, `services.budgets`, the journal (ledger lines).
+Owns: nothing.  Talks to: the model, `services.usage.budgets`, the journal (ledger lines).
 Never: sends a request that the budgets of its principal refuse.
 
 An embedding has a principal and no run, session or agent, so only budgets with the scopes `global`
@@ -19,7 +19,7 @@ from palyra.core.ports import EmbeddingModel, Journal
 from palyra.core.text.tokens import estimate_tokens
 from palyra.core.usage.budgets import BudgetRefusal, Payer
 from palyra.errors import Rejected
-from palyra.services.budgets import Budgets, Reservation
+from palyra.services.usage.budgets import Budgets, Reservation
 
 
 class EmbeddingsOverBudget(Rejected):

@@ -49,7 +49,7 @@ from palyra.core.tape.taint import read_taint
 from palyra.core.task.run_end import read_end
 from palyra.core.trust.labels import Trust
 from palyra.errors import IllegalState, PalyraError, TooLarge, Unreadable
-from palyra.services.run_loader import read_rows
+from palyra.services.tape.run_loader import read_rows
 
 log = structlog.get_logger("palyra.learning")
 MAX_ACCEPTED = 64  # of a principal: each is part of every prompt

@@ -18,7 +18,7 @@ from palyra.core.journal.changes import Change
 from palyra.core.journal.records import IncidentDomain
 from palyra.core.ports import Journal
 from palyra.errors import Unavailable
-from palyra.services.incidents import Incidents
+from palyra.services.upkeep.incidents import Incidents
 
 DOMAINS: tuple[IncidentDomain, ...] = get_args(IncidentDomain)
 

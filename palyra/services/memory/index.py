@@ -2,7 +2,7 @@
 
 Owns: the turn of the index; the nursery of its steps is that of `actors.memory`.  Talks to: the index
 (port), in readers' threads of the journal; the embedder (port); the journal, which stores the vectors.
-Called by: `services.memory_search`, and `actors.memory` for the upkeep.
+Called by: `services.memory.search`, and `actors.memory` for the upkeep.
 Never: makes a search wait for the embedding of items or a build of vectors; a search meanwhile uses
 words, and says so.
 

@@ -56,9 +56,9 @@ from palyra.core.tool.spec import ToolCall, ToolFailure, ToolOutput
 from palyra.core.trust.injection_scan import find_injections
 from palyra.core.trust.labels import lowest
 from palyra.errors import PalyraError, Unreadable
-from palyra.services.gate import Gate
-from palyra.services.history import ENDED
-from palyra.services.run_loader import read_run
+from palyra.services.context.history import ENDED
+from palyra.services.policy.gate import Gate
+from palyra.services.tape.run_loader import read_run
 
 INHERITED_FINDING = "tainted_run"  # of a text from a run that read injected instructions
 NEEDS_APPROVAL = "the rules want an approval, which a reference cannot request: {reason}"

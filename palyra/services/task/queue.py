@@ -43,8 +43,8 @@ from palyra.core.task.life import (
     succeed,
 )
 from palyra.errors import Conflict
-from palyra.services.schedules import DueSchedule, find_due
-from palyra.services.tasks import Tasks
+from palyra.services.task.schedules import DueSchedule, find_due
+from palyra.services.task.tasks import Tasks
 
 RUN_KINDS = frozenset({"prompt", "compaction"})  # a run does the work, and survives a restart
 EXPIRED_BATCH = 500

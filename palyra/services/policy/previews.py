@@ -33,8 +33,8 @@ from palyra.core.tape.taint import TaintSource, read_taint
 from palyra.core.tool.spec import ToolCall, ToolFailure
 from palyra.core.tool.targets import CallTargets
 from palyra.errors import Damaged, NotFound, Unreadable
-from palyra.services.gate import Gate
-from palyra.services.pins import read_rows
+from palyra.services.policy.gate import Gate
+from palyra.services.tape.pins import read_rows
 
 REACH_CALLS = 200  # recent calls that a reach looks at
 _REACH_RUNS = 200  # runs read for them

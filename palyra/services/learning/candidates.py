@@ -82,11 +82,11 @@ from palyra.core.text.tokens import estimate_tokens
 from palyra.core.trust.labels import is_from_outside
 from palyra.core.usage.budgets import Payer
 from palyra.errors import IllegalState, InvalidParams, NotFound, PalyraError
-from palyra.services.budgets import Budgets, Reservation
-from palyra.services.documents import Documents
-from palyra.services.memory import Memories
-from palyra.services.memory_search import READ, WRITE, whose_memory
-from palyra.services.procedures import Procedures
+from palyra.services.learning.procedures import Procedures
+from palyra.services.memory.documents import Documents
+from palyra.services.memory.items import Memories
+from palyra.services.memory.search import READ, WRITE, whose_memory
+from palyra.services.usage.budgets import Budgets, Reservation
 
 log = structlog.get_logger("palyra.learning")
 PAGE_ROWS = 1_000

@@ -13,7 +13,7 @@ from palyra.core.ports import JournalStore
 from palyra.core.run.state import Run, reading_tape
 from palyra.core.session.fork import ForkPoint, find_point
 from palyra.errors import Unreadable
-from palyra.services.run_loader import read_rows, read_run
+from palyra.services.tape.run_loader import read_rows, read_run
 
 
 class ForkMark(msgspec.Struct, frozen=True):

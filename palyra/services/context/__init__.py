@@ -1,0 +1,1 @@
+"""Input of a model: references, history, compaction, images."""

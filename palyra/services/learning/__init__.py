@@ -1,0 +1,1 @@
+"""Learning: candidates, procedures, suggestions of policy."""

@@ -1,0 +1,1 @@
+"""Memory: items, search, recall, embeddings, documents."""

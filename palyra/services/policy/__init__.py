@@ -1,0 +1,1 @@
+"""Decisions about tool calls: gate, grants, previews, refused tools."""

@@ -1,0 +1,1 @@
+"""Registries: agents, channels, models."""

@@ -1,0 +1,1 @@
+"""Parts of a session: changes of files, checkpoints, artifacts."""

@@ -1,0 +1,1 @@
+"""The daemon's own state: incidents, healing, admission, configuration, log."""

@@ -1,0 +1,1 @@
+"""Cost of runs: budgets, sums, reports, factors of token counts."""
