@@ -12,7 +12,7 @@ from palyra.core.tape.events import Event, MessageReceived, RunAccepted, ToolCom
 from palyra.services.learning.candidates import Learning
 from palyra.services.learning.procedures import Procedures
 from tests.services.memory_kit import ANN, MemoryKit, run_inline
-from tests.store.kit import row, run
+from tests.store.kit import row, run, token
 
 
 class Papers:
@@ -23,7 +23,7 @@ class Papers:
         self.entries: dict[str, str] = {}
 
     async def apply(self, _document: str, _block: str, entries: Any, *, principal: str) -> None:
-        assert "ann" == principal
+        assert principal in {"ann", "bob"}
         self.entries = dict(entries)
 
 
@@ -65,6 +65,8 @@ class LearningKit(MemoryKit):
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
         self.papers = Papers()
+        operator = token("tok_ann", principal="ann", role="operator")
+        assert [None] == self.store.commit([Change(records=(operator,))])
         self.procedures = Procedures(
             self.journal,
             run_blocking=run_inline,

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from palyra.core.journal.changes import CandidateFilter, MemoryPlace
+from palyra.core.journal.changes import CandidateFilter, Change, MemoryPlace
 from palyra.core.learning import reader
 from palyra.core.memory.items import RecallUse
 from palyra.core.model.summary import Entry, Summary, SummaryLedger
@@ -15,6 +15,7 @@ from palyra.errors import Conflict, Forbidden, IllegalState, InvalidParams, NotF
 from palyra.services.learning import candidates as learning
 from tests.services.learning_kit import LearningKit, Liar
 from tests.services.memory_kit import ANN, BOB, OP, SECRET
+from tests.store.kit import token
 
 pytestmark = pytest.mark.real
 PORT = "Our staging database listens on port 6432."
@@ -337,6 +338,22 @@ async def test_a_document_has_the_newest_of_many(
     assert 3 == len(kit.items())
     newest = sorted(kit.items(), key=lambda each: each.created_ms)[1:]
     assert {item.text for item in newest} == set(kit.papers.entries.values())
+
+
+async def test_a_document_shows_the_statements_of_operators_alone(kit: LearningKit) -> None:
+    """What another principal taught is in its memory, and neither in the file nor instead of what is there."""
+    auto = kit.learning("auto")
+    assert (await auto.reflect(kit.say(TABS))).applied
+    shown = dict(kit.papers.entries)
+    told = MessageReceived(text="Remember that my locker is number 214.")
+    assert (await auto.reflect(kit.record([told], principal="bob"))).applied
+    assert 1 == len(shown)
+    assert shown == kit.papers.entries
+    second = token("tok_bob", principal="bob", role="operator")
+    assert [None] == kit.store.commit([Change(records=(second,))])
+    told = MessageReceived(text="Remember that my desk is number 12.")
+    assert (await auto.reflect(kit.record([told], principal="bob"))).applied
+    assert 3 == len(kit.papers.entries)
 
 
 async def test_a_crash_between_reading_and_applying_leaves_a_proposal(kit: LearningKit) -> None:

@@ -604,10 +604,16 @@ class Learning:
         return candidate.corrects if is_current else None
 
     async def _show(self, principal: str) -> None:
-        """Give the managed block `learned` the applied statements, where documents are written."""
+        """Give the managed block `learned` what operators were taught, where documents are written.
+
+        Every run of the workspace can read the file, so it has no statements of other principals.
+        """
         if not self._documents.writes:
             return
-        applied = await self._list_applied(principal)
+        operators = await self._journal.read(partial(_list_operators, self._now_ms()))
+        if principal not in operators:
+            return
+        applied = [each for name in operators for each in await self._list_applied(name)]
         entries = {
             each.memory_id: each.text
             for each in applied
@@ -764,6 +770,19 @@ class Reflections:
             kept = {each: ms for each, ms in self._reading_ms.items() if ms > over_ms}
             self._reading_ms = kept if len(kept) < MAX_SESSIONS else {}
         self._reading_ms[session_id] = reading_ms
+
+
+def _list_operators(now_ms: int, store: JournalStore) -> list[str]:
+    """Return the principals with a valid token of an operator, who alone see documents.  Blocks."""
+    return sorted(
+        {
+            token.principal
+            for token in store.list_tokens()
+            if token.role == "operator"
+            and token.revoked_ms is None
+            and (token.expires_ms is None or token.expires_ms > now_ms)
+        }
+    )
 
 
 def _read_run(store: JournalStore, *, run_id: str) -> RunTexts:
