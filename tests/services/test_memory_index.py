@@ -135,6 +135,28 @@ async def test_a_question_of_a_day_finds_what_is_of_it(kit: MemoryKit) -> None:
 
 
 @pytest.mark.real
+async def test_a_question_about_a_person_alone_finds_what_is_of_them(kit: MemoryKit) -> None:
+    """Without a word of the items: what the person wrote first, then what has the name; a day narrows it."""
+    said = [("Stairs mounted at the Grubers", "Toni Wagner"), ("Window brought", "Eva Bauer")]
+    for number, (text, author) in enumerate(said):
+        await kit.add(text, author=author, at_ms=number)
+    await kit.add("My apprentice Toni drinks no coffee", at_ms=2)
+    await kit.add("The saw is loud", at_ms=3)
+    await kit.keep_up()
+    stairs, window, coffee = said[0][0], said[1][0], "My apprentice Toni drinks no coffee"
+    for query, expected in [
+        ("was hat toni gemacht", [stairs, coffee]),
+        ("Toni", [stairs, coffee]),
+        ("wagner", [stairs]),
+        ("EVA", [window]),
+        ("notes by Eva Bauer", [window]),
+        ("What did Eva do on 1 January 1970?", [window, "The saw is loud", coffee, stairs]),
+        ("does eva like granite", []),
+    ]:
+        hits = (await kit.search.search(ANN, query, WANTED)).hits
+        assert expected == [hit.item.text for hit in hits], query
+
+
 async def test_the_newer_of_two_values_comes_first(kit: MemoryKit) -> None:
     """Also where an import superseded nothing; the earlier one names it."""
     day_ms = 86_400_000

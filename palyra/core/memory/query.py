@@ -86,6 +86,7 @@ class SearchQuestion:
     dates: tuple[DateSpan, ...] = ()
     texts: tuple[str, ...] = ()
     is_of_days: bool = False  # asks for all of its dates: "what happened on 24 November"
+    is_of_author: bool = False  # asks for all of one person: "what did Tim do"
 
     def texts_for(self, *, is_semantic: bool) -> tuple[str, ...]:
         """Return the texts to embed.
@@ -106,6 +107,9 @@ def analyse(text: str, authors: Collection[str], today: date) -> SearchQuestion:
     dates = find_spans(text, today)
     words = content_words(without_dates(without, today))
     is_of_days = bool(dates) and _OF_A_DAY.issuperset(words)
+    is_of_author = len(names) == 1 and _OF_A_DAY.issuperset(words)
+    if is_of_author:  # what others said about the person has the name
+        words = content_words(" ".join(text[start:end] for start, end in spans))
     texts = (without, _replace(text, spans, "I")) if names else (text,)
     return SearchQuestion(
         text=text,
@@ -114,6 +118,7 @@ def analyse(text: str, authors: Collection[str], today: date) -> SearchQuestion:
         dates=dates,
         texts=tuple(dict.fromkeys(each for each in texts if each.strip())) or (text,),
         is_of_days=is_of_days,
+        is_of_author=is_of_author,
     )
 
 

@@ -49,6 +49,7 @@ from palyra.core.memory.query import SearchQuestion
 LEXICAL, DATE, FORM, SESSION = 0.5, 0.4, 0.25, 0.1
 AUTHOR_LEXICAL = 1.5  # in addition: the lexical score counts 2.5 times
 AUTHOR_COSINE = 0.12
+OF_AUTHOR = LEXICAL + 0.1  # to each item of the author, if the question asks for nothing else
 SESSION_BEST = 3
 TWO_AWAY = 0.15
 HEAD = 10  # hits in front of which no context comes
@@ -156,6 +157,8 @@ def relate(
     found = list(candidates)
     if question.is_of_days:
         return Relation(any(each.has_date for each in found), 0.0)
+    if question.is_of_author:
+        return Relation(any(_is_of_author(question, each) for each in found), 0.0)
     lexical = _length(question) * max((each.lexical for each in found), default=0.0)
     best, background = _best_cosine(found)
     is_related = lexical * known >= PROMPT_LEXICAL_FLOOR or _stands_out(best, background, vectors)
@@ -180,9 +183,18 @@ def rank(
     related = _with_estimates(list(candidates))
     if question.is_of_days:
         related = [each for each in related if each.has_date]
+    elif question.is_of_author:
+        related = [each for each in related if _is_of_author(question, each)]
     elif not _is_related(question, related, vectors):
         return []
     scored = [_score(each, author, vectors) for each in related]
+    if question.is_of_author:
+        scored = [
+            msgspec.structs.replace(parts, author=parts.author + OF_AUTHOR)
+            if each.author == author
+            else parts
+            for each, parts in zip(related, scored, strict=True)
+        ]
     priors = _session_priors(related, scored)
     around = _two_turns_away(related, scored)
     hits = []
@@ -191,6 +203,8 @@ def rank(
         parts = msgspec.structs.replace(base, session=session, context=context)
         hits.append((each, Hit(each.row, parts.sum, parts)))
     hits.sort(key=lambda found: (found[1].score, found[0].at_ms, found[0].row), reverse=True)
+    if question.is_of_author:
+        return [hit for _, hit in hits]
     if vectors.is_semantic and any(each.cosine is not None for each in related):
         return [hit for each, hit in hits if _has_common(each)]
     head = [found for found in hits[:HEAD] if _has_common(found[0])]
@@ -292,6 +306,11 @@ def question_share(text: str) -> float:
     counts = [(len(part.split()), part.rstrip().endswith("?")) for part in _SENTENCE.findall(text)]
     total = sum(words for words, _ in counts)
     return sum(words for words, is_asked in counts if is_asked) / total if total else 1.0
+
+
+def _is_of_author(question: SearchQuestion, each: Candidate) -> bool:
+    """True for an item by the person that a question is about alone, and for one with the name."""
+    return each.author in question.authors or each.lexical > 0
 
 
 def _is_related(

@@ -28,7 +28,7 @@ from palyra.core.journal.changes import MemoryFilter
 from palyra.core.memory.dates import DAY_MS, start_ms
 from palyra.core.memory.fields import date_words
 from palyra.core.memory.query import SearchQuestion
-from palyra.core.memory.ranking import AUTHOR_LEXICAL, Candidate
+from palyra.core.memory.ranking import AUTHOR_LEXICAL, OF_AUTHOR, Candidate
 from palyra.core.memory.vectors import StoredVector, VectorSpace
 from palyra.core.memory.word_forms import forms_of
 from palyra.store.sqlite.memory_search import (
@@ -221,6 +221,8 @@ class MemoryIndex:
         chances = np.where(allowed, scores + DATE_BONUS * has_date, 0)
         if len(question.authors) == 1:
             chances[self._table.is_by(question.authors[0])] *= AUTHOR_FACTOR
+        if question.is_of_author:
+            chances[self._table.is_by(question.authors[0]) & allowed] += OF_AUTHOR
         slots = _best(chances, CANDIDATES)
         leading = _best(chances, LEADING)
         query = self._query(vectors) if coverage.is_enough else None
