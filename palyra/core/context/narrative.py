@@ -25,6 +25,7 @@ from typing import NamedTuple
 
 from palyra.core.context.statements import (
     CORRECTION,
+    MAX_SENTENCE_CHARS,
     VALUE,
     WORD,
     claim,
@@ -208,11 +209,10 @@ class _Proof:
             for sentence in sentences(each.text)
             if not sentence.endswith("?")
         ]
-        self._whole = [_stems(each.text) for each in said]
+        self._whole = [frozenset[str]().union(*map(_stems, _pieces(each.text))) for each in said]
         self._units = [line for text in known for line in text.splitlines()]
         for each in said:
-            texts = each.text.splitlines() if each.by == "tool" else sentences(each.text)
-            for text in texts:
+            for text in _texts(each):
                 clauses = [part for part in _JOINTS.split(text) if values(part)]
                 self._units += [text] if len(clauses) < 2 else clauses  # noqa: PLR2004 - a pair
 
@@ -432,9 +432,22 @@ def _split(sentence: str) -> Iterator[tuple[str, str]]:
         yield from ((part, clause) for part in _ALSO.split(clause) if part)
 
 
+def _texts(said: Said) -> Iterable[str]:
+    return _pieces(said.text) if said.by == "tool" else sentences(said.text)
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """Yield the lines of a text in pieces that the patterns read in linear time, one blank for many."""
+    for line in text.splitlines():
+        yield from _PIECE.findall(" ".join(line.split()))
+
+
+_PIECE = re.compile(rf"\S.{{0,{MAX_SENTENCE_CHARS}}}(?=\s|$)|\S{{{MAX_SENTENCE_CHARS}}}")
+
+
 def _clauses(said: Said) -> Iterable[_Clause]:
-    texts = said.text.splitlines() if said.by == "tool" else sentences(said.text)
-    for text in texts:
+    for text in _texts(said):
+        corrects = said.by == "user" and CORRECTION.search(text)
         for part in _JOINTS.split(text):
             if any(map(str.isalnum, part)):
                 yield _Clause(
@@ -444,7 +457,7 @@ def _clauses(said: Said) -> Iterable[_Clause]:
                     by=said.by,
                     is_trusted=said.is_trusted,
                     asks=text.rstrip().endswith("?"),
-                    corrects=CORRECTION.search(text),
+                    corrects=corrects,
                 )
 
 

@@ -54,7 +54,7 @@ _ANNOUNCES_TEXT = whole_words(
     r"(?:bekommen|gefunden|erhalten|kopiert|gelesen)", r"folgende\w* (?:text|mail|nachricht)", r"zitat\w*",
 )  # fmt: skip
 _MAIL_HEADER = re.compile(
-    r"^\s*(?:subject|from|to|cc|date|sent|reply-to|von|an|betreff|gesendet|datum)\s*:",
+    r"^[ \t]*(?:subject|from|to|cc|date|sent|reply-to|von|an|betreff|gesendet|datum)\s*:",
     re.IGNORECASE | re.MULTILINE,
 )
 

@@ -287,9 +287,8 @@ FROM_WHEN = re.compile(
     r"|(?:\w+\s+)?(?:days?|weeks?|months?|years?)\s+ago|vor\s+\w+\s+(?:tagen|wochen|monaten|jahren)|vor\s+(?:einer woche|einem monat)|seit\s+(?:dem|der|meine[mr]|unsere[mr])\s+\w+)(?!\w)"
 )
 TOKEN = re.compile(
-    r"https?://\S+?(?=[,;)]?(?:\s|$|[.!?](?:\s|$)))|[\w.+-]+@[\w.-]+\w|(?<!\S)\.\w[\w.]*\w|[~/]?[\w-]+(?:[./:_\\-][\w-]+)+/?|\d+(?:[.,:]\d+)*(?!\w)|\w+(?:'\w+)*|[%€$]|->|=>|→|[,;:.!?=]"
+    r"https?://\S+?(?=[,;)]?(?:\s|$|[.!?](?:\s|$)))|[\w.+-]{1,64}@[\w.-]+\w|(?<!\S)\.\w[\w.]*\w|[~/]?[\w-]+(?:[./:_\\-][\w-]+)+/?|\d+(?:[.,:]\d+)*(?!\w)|\w+(?:'\w+)*|[%€$]|->|=>|→|[,;:.!?=]"
 )
-TIME = re.compile(r"\d{1,2}[:.]\d\d(?:am|pm|uhr|h)?|\d{1,2}(?:am|pm|uhr)")
 # Each with a word without which it cannot match; `OLD` begins its clause.
 DENIALS = tuple(
     (

@@ -220,7 +220,12 @@ _BEHIND = re.compile(
 
 @lru_cache(_CACHED)
 def _looks_ahead(text: str) -> bool:
-    return _AHEAD.search(text) is not None and _BEHIND.search(text) is None
+    return _AHEAD.search(text) is not None and not _looks_behind(text)
+
+
+@lru_cache(_CACHED)
+def _looks_behind(text: str) -> bool:
+    return _BEHIND.search(text) is not None
 
 
 def _one_day(at: date) -> DateSpan:
@@ -393,7 +398,15 @@ def _point(match: re.Match[str], day: date) -> DateSpan | None:
 
 def _is_habit(match: re.Match[str]) -> bool:
     """True behind a word that says how often."""
-    return _OFTEN.search(match.string[: match.start()]) is not None
+    return _OFTEN.search(_before(match)) is not None
+
+
+def _before(match: re.Match[str]) -> str:
+    """Return what precedes a date: enough for two words, so that many dates cost no more each."""
+    return match.string[max(0, match.start() - _BEFORE_CHARS) : match.start()]
+
+
+_BEFORE_CHARS = 64
 
 
 _OFTEN = re.compile(
@@ -404,10 +417,11 @@ _OFTEN = re.compile(
 
 def _is_verb(match: re.Match[str]) -> bool:
     """True if "3 may" or "march 5" goes on as a sentence does: "those 3 may break"."""
-    behind = re.match(r"\s+\w", match.string[match.end() :])
-    return behind is not None and _BEFORE_DAY.search(match.string[: match.start()]) is None
+    behind = _GOES_ON.match(match.string, match.end())
+    return behind is not None and _BEFORE_DAY.search(_before(match)) is None
 
 
+_GOES_ON = re.compile(r"\s+\w")
 _BEFORE_DAY = re.compile(
     r"\b(?:on|since|until|till|by|from|of|to|before|after|between|and|the|am|dem|den|der|vom|bis|seit|ab)\s+$",
     re.IGNORECASE,
@@ -656,7 +670,7 @@ def _ago(match: re.Match[str], day: date) -> DateSpan:
 
 
 def _ahead(match: re.Match[str], day: date) -> DateSpan | None:
-    if _is_habit(match) or _BEHIND.search(match.string) is not None:
+    if _is_habit(match) or _looks_behind(match.string):
         return None  # "twice in a week", "we did it in two days"
     return _by_unit(day, _UNITS[match["unit"].lower()], _count(match["count"]))
 
@@ -672,9 +686,7 @@ def _count(text: str) -> int:
 
 
 def _fixed(match: re.Match[str], day: date) -> DateSpan | None:
-    if match[1].lower() == "morgen" and (
-        match[1][0] == "M" or _DAYTIME.search(match.string[: match.start()])
-    ):
+    if match[1].lower() == "morgen" and (match[1][0] == "M" or _DAYTIME.search(_before(match))):
         return None  # German: the time of the day
     return _one_day(day + timedelta(_FIXED[" ".join(match[1].lower().split())]))
 

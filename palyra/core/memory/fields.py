@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 from palyra.core.memory.dates import DateSpan, day_of, find_spans
 
-PART_DAYS, MONTH_DAYS, YEAR_DAYS = 11, 31, 366  # a longer span is its months, and its years
+PART_DAYS, YEAR_DAYS = 11, 366  # a longer span is its months, and its years
 MAX_DATE_WORDS = 64  # of one question
 _RUN = re.compile(r"[A-Za-z0-9]+")
 _HUMP = re.compile(r"[a-z0-9][A-Z]")

@@ -15,6 +15,9 @@ from palyra.core.memory.fields import searchable
 
 MAX_TERMS = 24  # content words; the rest of a long question is ignored by full text search
 MAX_QUESTION_CHARS = 4_000
+SMALL_TALK_CHARS = (
+    240  # of a message of small words alone that are searched for dates, on the event loop
+)
 MIN_LOWER_NAME_CHARS = 3  # a shorter name, or one that is a word, counts only with its capital
 _CACHED = 8
 
@@ -131,7 +134,7 @@ def content_words(text: str) -> list[str]:
 def has_subject(text: str, today: date) -> bool:
     """True if a message is about something: it has a content word or a date."""
     words = set(_WORD.findall(searchable(text[:MAX_QUESTION_CHARS]).lower()))
-    return bool(words - _STOP_WORDS - _SMALL_TALK or find_spans(text[:MAX_QUESTION_CHARS], today))
+    return bool(words - _STOP_WORDS - _SMALL_TALK or find_spans(text[:SMALL_TALK_CHARS], today))
 
 
 def _find_names(

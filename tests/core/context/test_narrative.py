@@ -2,7 +2,9 @@
 
 import pytest
 
+from palyra.core.context import narrative
 from palyra.core.context.narrative import KeptRule, Said, prove
+from palyra.core.context.statements import MAX_SENTENCE_CHARS
 from tests.rows import every_row
 
 TALK = (
@@ -111,3 +113,11 @@ def test_a_decision_of_the_model_counts_unless_it_read_other_texts(*, is_trusted
     talk = [Said("model", "I decided to cache the tiles.", is_trusted=is_trusted)]
     kept, cut = prove("It was decided to cache the tiles.", talk, (), ())
     assert (1 if is_trusted else 0, 0 if is_trusted else 1) == (len(kept), len(cut))
+
+
+@pytest.mark.parametrize("part", ["a", "a+", "-", " ", "a.", "ab, ", "a; ", "ge", "a/", "http://a"])
+def test_proof_reads_a_long_result_in_pieces(part: str) -> None:
+    """A result of one long line, as a file in base64 is, costs each of its pieces once."""
+    pieces = list(narrative._pieces(part * 50_000))
+    assert all(len(piece) <= MAX_SENTENCE_CHARS + 1 for piece in pieces)
+    assert "".join(pieces).replace(" ", "") == (part * 50_000).replace(" ", "")

@@ -1,10 +1,12 @@
 """Dates in text, relative to the day it was written."""
 
+import re
 from datetime import date
 from pathlib import Path
 
 import msgspec
 
+from palyra.core.memory import dates
 from palyra.core.memory.dates import (
     DAY_MS,
     MAX_DATED_CHARS,
@@ -250,3 +252,11 @@ def test_a_span_is_its_days() -> None:
     """A span holds its first and its last day."""
     span = DateSpan(date(2023, 5, 30), date(2023, 6, 1))
     assert (3, [30, 31, 1]) == (span.days, [day.day for day in span])
+
+
+def test_what_precedes_a_date_is_read_for_two_words_only() -> None:
+    """The words before a date are those directly before it, however long the text is."""
+    found = re.search(r"may", "word " * 500 + "every other may")
+    assert found is not None
+    assert dates._before(found).endswith("every other ")
+    assert len(dates._before(found)) == dates._BEFORE_CHARS

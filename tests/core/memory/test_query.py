@@ -3,7 +3,13 @@
 from datetime import date
 
 from palyra.core.memory.dates import DateSpan
-from palyra.core.memory.query import MAX_QUESTION_CHARS, MAX_TERMS, SearchQuestion, analyse
+from palyra.core.memory.query import (
+    MAX_QUESTION_CHARS,
+    MAX_TERMS,
+    SearchQuestion,
+    analyse,
+    has_subject,
+)
 from tests.rows import every_row
 
 TODAY = date(2023, 5, 8)
@@ -128,3 +134,10 @@ def test_a_long_question_is_cut() -> None:
     """Words and characters of a question are bounded."""
     question = asked(" ".join(f"w{number}" for number in range(5_000)))
     assert (MAX_TERMS, MAX_QUESTION_CHARS) == (len(question.terms), len(question.text))
+
+
+def test_dates_of_small_words_are_looked_for_at_the_beginning() -> None:
+    """A long message of small words alone costs the event loop no more than a short one."""
+    today = date(2026, 11, 27)
+    assert has_subject("so what was it in may", today)
+    assert not has_subject("so what was it " * 20 + "in may", today)
