@@ -621,6 +621,10 @@ def _has_more(mine: Clause, theirs: Clause) -> bool:
         return False
     said = (mine.terms | mine.denied) - theirs.subject
     kinds = set(_changed_kinds(mine, theirs))
+    given = sum(each.kind in kinds for each in read_tokens(mine.text))
+    valued = [part for part in parts if any(each.kind in kinds for each in read_tokens(part))]
+    if 0 < given < len(valued):  # "45 minutes and 30 pounds", and one value
+        return True
     for part in parts:
         tokens = [each for each in read_tokens(part) if each.kind not in {"punctuation", "unit"}]
         terms = {

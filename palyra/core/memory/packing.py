@@ -29,9 +29,9 @@ def pack_hits(found: MemoryHits, budget_tokens: int = PACK_TOKENS) -> RecallPack
     related = [hit for hit in found.hits if hit.score > 0] if found.is_related else []
     best = max((hit.score for hit in related), default=0.0)
     least = found.noise + STATEMENT_SHARE * (best - found.noise)
-    strong = [hit for hit in related if _stands_alone(hit.item) and hit.score >= least]
+    strong = [hit for hit in related if stands_alone(hit.item) and hit.score >= least]
     turns = [
-        hit for hit in related if not _stands_alone(hit.item) and hit.score >= TURN_SHARE * best
+        hit for hit in related if not stands_alone(hit.item) and hit.score >= TURN_SHARE * best
     ]
     left_tokens, first = _fill(strong[:MAX_STATEMENTS], budget_tokens)
     left_tokens, rest = _fill(turns, left_tokens)
@@ -50,7 +50,8 @@ def render_line(item: MemoryRecord) -> str:
     return f"- {day_of(item.at_ms).isoformat()} {source}{text}"
 
 
-def _stands_alone(item: MemoryRecord) -> bool:
+def stands_alone(item: MemoryRecord) -> bool:
+    """True of a statement, which is understood without its conversation; False of a turn of one."""
     return item.kind in LASTING_KINDS or item.session_id is None
 
 

@@ -3,31 +3,51 @@
 Not every change supersedes: an import compares nothing, an addition to an earlier statement leaves its
 other parts true, and the rules of `changes` rather keep both.  Among the best hits, one that a newer hit
 changes is marked with the id of that, and follows it.
+
+No rule knows all words for a change.  So of two statements of one author that hold the same words of the
+question and score nearly alike, the newer one comes first, too, without a mark: if both are true nothing
+is lost, and if one is outdated it is the other.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import msgspec
 
 from palyra.core.journal.records import MemoryRecord
 from palyra.core.memory.changes import compare, follows
 from palyra.core.memory.items import MemoryHit
+from palyra.core.memory.packing import stands_alone
+from palyra.core.memory.query import content_words
 
 COMPARED = 12  # hits, best first
+ALIKE = 0.7  # of the earlier one's score
+_FORM_CHARS = 5  # that the forms of a word have in common
 
 
-def newest_first(hits: Sequence[MemoryHit], *, is_dated: bool = False) -> tuple[MemoryHit, ...]:
+def newest_first(
+    hits: Sequence[MemoryHit], terms: Sequence[str] = (), *, is_dated: bool = False
+) -> tuple[MemoryHit, ...]:
     """Return the hits with each newer one in front of the earlier ones that it follows.
 
-    A hit that moves has the score of the one that it comes before, as the part `newer`.  A question
-    that names a day asks for what held then: its hits are marked and stay in their order.
+    `terms` are the question's words.  A hit that moves has the score of the one that it comes before,
+    as the part `newer`.  A question that names a day asks for what held then: its hits are marked and
+    stay in their order.
     """
+    begins = {term[:_FORM_CHARS] for term in terms}
+    held = {hit.item.memory_id: _held(hit, begins) for hit in hits[:COMPARED]}
+
+    def comes_before(new: MemoryHit, old: MemoryHit) -> bool:
+        if not _may_follow(new.item, old.item):
+            return False
+        same = held[new.item.memory_id]
+        is_alike = bool(same) and same == held[old.item.memory_id]
+        is_near = is_alike and new.score >= ALIKE * old.score
+        return is_near or follows(new.item.text, old.item.text)
+
     head = sorted(hits[:COMPARED], key=lambda hit: (hit.item.at_ms, hit.item.memory_id))
     followers = {
         old.item.memory_id: [
-            new.item.memory_id
-            for new in reversed(head[at + 1 :])
-            if _may_follow(new.item, old.item) and follows(new.item.text, old.item.text)
+            new.item.memory_id for new in reversed(head[at + 1 :]) if comes_before(new, old)
         ]
         for at, old in enumerate(head)
     }
@@ -47,7 +67,13 @@ def newest_first(hits: Sequence[MemoryHit], *, is_dated: bool = False) -> tuple[
 
 def _may_follow(new: MemoryRecord, old: MemoryRecord) -> bool:
     """True of statements of one author; turns of a conversation are read with what is around them."""
-    return new.author == old.author and "turn" not in {new.kind, old.kind}
+    return new.author == old.author and stands_alone(new) and stands_alone(old)
+
+
+def _held(hit: MemoryHit, begins: Iterable[str]) -> frozenset[str]:
+    """Return the words of the question that the text holds, by what their forms begin with."""
+    words = content_words(hit.item.text)
+    return frozenset(begin for begin in begins if any(word.startswith(begin) for word in words))
 
 
 def _raised(hit: MemoryHit, score: float) -> MemoryHit:

@@ -76,6 +76,7 @@ class WordSearch:
                     for hit in ranked
                     if hit.row in items
                 ],
+                question.terms,
                 is_dated=bool(question.dates),
             ),
             degraded=self.degraded,

@@ -111,6 +111,7 @@ class IndexedMemory:
                     for hit in ranked
                     if hit.row in items
                 ],
+                question.terms,
                 is_dated=bool(question.dates),
             ),
             mode="hybrid" if found.is_hybrid else "lexical",

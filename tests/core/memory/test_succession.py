@@ -10,7 +10,10 @@ DAY_MS = 86_400_000
 def hit(
     text: str, day: int, score: float, author: str | None = None, kind: MemoryKind = "fact"
 ) -> MemoryHit:
-    draft = MemoryDraft(text=text, kind=kind, at_ms=day * DAY_MS, author=author)
+    session_id = "ses_1" if kind == "turn" else None
+    draft = MemoryDraft(
+        text=text, kind=kind, at_ms=day * DAY_MS, author=author, session_id=session_id
+    )
     item = make_item(draft, memory_id=f"mem_{day}", principal="ann", by="ann", now_ms=1)
     return MemoryHit(item=item, score=score, parts={"lexical": score})
 
@@ -58,6 +61,16 @@ def test_what_may_be_true_beside_it_is_not_marked() -> None:
     found = newest_first([hit("Yoga is on Tuesdays", 1, 0.9), hit("Yoga is on Thursdays", 2, 0.8)])
     assert ["mem_2", "mem_1"] == ids(found)
     assert [None, None] == [each.later for each in found]
+
+
+def test_of_two_with_the_same_words_of_the_question_the_newer_comes_first() -> None:
+    """No rule knows the change; with other words, or a far lower score, the order stays."""
+    old = hit("The log level in production is debug.", 1, 0.56)
+    new = hit("production logs at warn, the noise was too much", 90, 0.5)
+    assert ["mem_90", "mem_1"] == ids(newest_first([old, new], ("production",)))
+    assert ["mem_1", "mem_90"] == ids(newest_first([old, new], ("production", "level")))
+    far = hit(new.item.text, 90, 0.3)
+    assert ["mem_1", "mem_90"] == ids(newest_first([old, far], ("production",)))
 
 
 def test_others_stay_in_their_places() -> None:
