@@ -83,5 +83,5 @@ def make_claims(origin: str, console_url: str, now_s: int) -> Mapping[str, str |
 
 def make_headers(token: str, public_key: str) -> Mapping[str, str]:
     """Return the headers of a request without content."""
-    credentials = f"vapid t={token}, k={public_key}"
-    return {**_HEADERS, "authorization": credentials}
+    signed = f"vapid t={token}, k={public_key}"
+    return {**_HEADERS, "authorization": signed}

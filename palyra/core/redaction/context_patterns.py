@@ -75,7 +75,7 @@ _KEYED = (
         _keyed("password", word, start, is_password)
         for word, start in (
             ("password", _PART), ("passwd", _PART), ("passphrase", _PART), ("passcode", _PART),
-            ("passwort", _PART), ("wachtwoord", _PART), ("senha", WORD), ("heslo", WORD),
+            ("passwort", _PART), ("kennwort", _PART), ("wachtwoord", _PART), ("senha", WORD), ("heslo", WORD),
             ("pass phrase", _PART), ("pwd", WORD), ("pass", WORD), ("pw", WORD), ("sshpass", WORD),
         )
     ),

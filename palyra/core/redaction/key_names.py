@@ -209,13 +209,29 @@ BRIDGES = (
     r"""["'][ \t]+[a-z-]+=\\*["'][^"'<>\\]*\\*["'][ \t]+value=""",
     r"""["'][ \t]+content=""",
     ",[ \\t]*ParameterValue=",
-    # prose
+    # prose; the longer before those that they begin with
+    *(
+        rf"[ \t]+{words}[ \t]+"
+        for words in (
+            "is[ \\t]+now",
+            "ist[ \\t]+jetzt",
+            "wurde[ \\t]+auf",
+            "to",  # I changed the password to
+            "was[ \\t]+[a-z]+[ \\t]+to",
+            "has[ \\t]+been[ \\t]+[a-z]+[ \\t]+to",
+        )
+    ),
+    *(  # of the printer is, für das WLAN:
+        r"[ \t]+[afovz][a-z\xc3\xbc]{1,3}"
+        + r"[ \t]+[A-Za-z0-9@._\x80-\xff-]+" * count
+        + rf"{end}[ \t]+"
+        for count in (1, 2, 3)
+        for end in (":", r"[ \t]+ist?", r"[ \t]+lautet", r"[ \t]+was[ \t]+[a-z]+[ \t]+to")
+    ),
     *(
         rf"[ \t]+{word}:?[ \t]+"
         for word in ("is", "was", "es", "est", "ist", "lautet", "provided", r"\xc3\xa8")
     ),
-    r"[ \t]+was[ \t]+set[ \t]+to[ \t]+",
-    r"[ \t]+for[ \t]+[A-Za-z0-9@._-]+[ \t]+is[ \t]+",
     # the type of a declaration
     r"""[ \t]*:[ \t]*[A-Za-z&'][A-Za-z'_|<>]*[ \t]*[A-Za-z]*[ \t]*=[ \t]*\\*["'`]""",
     r"""[ \t]+[Aa]s[ \t]+[A-Za-z]+[ \t]*=[ \t]*\\*["']""",
