@@ -4,7 +4,6 @@ Sources: https://docs.cohere.com/reference/rerank, https://jina.ai/reranker (bot
 `results` with `index` and `relevance_score`, best first or not; the usage is in `usage` or absent.
 """
 
-import math
 from collections.abc import Sequence
 
 import httpx
@@ -89,6 +88,4 @@ def _in_order(results: Sequence[_Result], count: int) -> tuple[float, ...]:
     by_index = {each.index: each.relevance_score for each in results}
     if len(results) != count or by_index.keys() != set(range(count)):
         raise ModelFailure("malformed", f"{len(results)} scores for {count} texts, or not in a row")
-    if not all(map(math.isfinite, by_index.values())):
-        raise ModelFailure("malformed", "a score is no number")
     return tuple(by_index[at] for at in range(count))

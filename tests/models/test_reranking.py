@@ -48,6 +48,7 @@ async def test_scores_come_in_the_order_of_the_texts() -> None:
         (results((0, 0.5)), "1 scores for 2 texts"),
         (results((0, 0.5), (0, 0.6)), "not in a row"),
         (results((0, 0.5), (2, 0.6)), "not in a row"),
+        (results((0, 0.5), (0, 0.6), (1, 0.7)), "3 scores for 2 texts"),
         (results((0, "high"), (1, 0.6)), "cannot be read"),
         (results((0, 1e999), (1, 0.6)), "cannot be read"),
         ([1, 2], "cannot be read"),

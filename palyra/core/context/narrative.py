@@ -53,6 +53,7 @@ _DENIES = _words(
     " waive waives waived revoke revokes revoked withdrew withdrawn cancel cancels cancelled canceled"
     " void overrule overruled hate hates hated dislike dislikes disliked fail fails failed failing"
     " failure off unable incomplete stop stops stopped skip skips skipped unavailable remove removes removed delete deletes deleted"
+    " deleting removing skipping stopping cancelling canceling avoiding refusing excluding lifting waiving"
     " nicht nichts nie niemals niemand niemanden kein keine keinen keiner keinem keins ohne"
     " verbietet verbot verboten untersagt ausgeschlossen verzichtet aufgehoben hasst hasse"
     " vermeiden vermeidet scheitert gescheitert fehlgeschlagen entfernt entfernen gelöscht löschen"

@@ -121,3 +121,27 @@ def test_proof_reads_a_long_result_in_pieces(part: str) -> None:
     pieces = list(narrative._pieces(part * 50_000))
     assert all(len(piece) <= MAX_SENTENCE_CHARS + 1 for piece in pieces)
     assert "".join(pieces).replace(" ", "") == (part * 50_000).replace(" ", "")
+
+
+@every_row(
+    ("said", "sentence"),
+    [
+        ("I do not want weekly reports.", "The user wants weekly reports."),
+        ("May we archive the old logs?", "The user allowed archiving the old logs."),
+        ("What does the lunch rule say?", "The lunch rule was lifted."),
+    ],
+)
+def test_the_other_polarity_a_question_and_a_mention_prove_no_will(
+    said: str, sentence: str
+) -> None:
+    """The same words prove a wish, a permission or a lifted rule only if they say it."""
+    assert [] == prove(sentence, [Said("user", said)], (), ())[0]
+
+
+@every_row("form", ["deleting", "removing", "skipping"])
+def test_every_form_of_a_verb_has_its_polarity(form: str) -> None:
+    """A report in the gerund has the polarity of the imperative that it reports."""
+    verb = {"deleting": "delete", "removing": "remove", "skipping": "skip"}[form]
+    said = [Said("user", f"You may {verb} the old logs.")]
+    sentence = f"The user allowed {form} the old logs."
+    assert [sentence] == prove(sentence, said, (), ())[0]

@@ -82,3 +82,9 @@ def test_what_passes_has_none_or_is_doubted(text: str) -> None:
 def test_an_order_is_one_to_keep_something(text: str, *, expected: bool) -> None:
     """Not a recollection, a reminder, or a change of one's life."""
     assert expected is is_order(text)
+
+
+def test_a_question_says_nothing_that_lasts() -> None:
+    """A question mark takes the sense of the same words."""
+    assert "taste" == find_sense("I prefer pnpm over npm.")
+    assert find_sense("I prefer pnpm over npm?") is None

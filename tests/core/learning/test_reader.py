@@ -117,3 +117,18 @@ def test_the_request_holds_the_newest_messages_that_fit() -> None:
     prompt = reader_prompt(texts("old" * 20, long, "new"), stored)
     assert ("new" in prompt, "old" in prompt, long in prompt) == (True, False, True)
     assert "mem_1" not in prompt
+
+
+def test_a_claim_corrects_only_an_item_that_it_was_shown() -> None:
+    """A number below zero names no stored item, also not the last one."""
+    stored = [Stored(memory_id="mem_1", text="We ship the crates on Mondays.")]
+    found = {
+        number: check_claim(
+            ReaderClaim(kind="fact", quote=RULE, replaces=number),
+            texts(RULE), (), LearningRules(), stored,
+        )
+        for number in (-1, 0, 1)
+    }  # fmt: skip
+    assert ("unrelated", "unrelated") == (found[-1], found[1])
+    assert isinstance(found[0], Found)
+    assert "mem_1" == found[0].corrects
