@@ -27,7 +27,10 @@ PRELOADED = [
     "palyra.harness.bench",
     "palyra.client",
     "palyra.net.http.pages",  # by the first request over HTTP, which took it half a second
-    *(f"palyra.cli.{path.stem}" for path in (ROOT / "palyra/cli").glob("[a-z]*.py")),
+    *(
+        ".".join(path.relative_to(ROOT).with_suffix("").parts)
+        for path in (ROOT / "palyra/cli").rglob("[a-z]*.py")
+    ),
 ]
 _PR_SET_PDEATHSIG = 1  # prctl(2); the parent is the server, which ends with the tests
 _SERVER = multiprocessing.get_context("forkserver")

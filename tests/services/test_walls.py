@@ -50,36 +50,38 @@ CACHE = "it keeps a cache or a lock of a principal, and returns no text"
 DAEMON = "the daemon calls it about records that it names, for no run"
 # Readers and writers that no run of a channel gives a text to or gets one from.
 EXPLAINED = {
-    "embeddings.MeteredEmbeddings.embed": MONEY,
-    "embeddings.UnmeteredEmbeddings.embed": MONEY,
-    "memory_embedders.LocalEmbedder.embed_items": MONEY,
-    "memory_embedders.LocalEmbedder.embed_question": MONEY,
-    "memory_embedders.ProviderEmbedder.embed_items": MONEY,
-    "memory_embedders.ProviderEmbedder.embed_question": MONEY,
-    "usage_sums.run_budgets": "budgets of a principal are shared by all its runs; an operator sets others",
-    "gate.Gate.mode_of": "the mode of the session of a run and of the runs above it, no data of a principal",
-    "grants.Grants.check_room": MONEY,
-    "memory_recall.MemoryRecall.prepare": CACHE,
-    "memory_recall.MemoryRecall.has_items": CACHE,
-    "memory_search.MemorySearch.prepare": CACHE,
-    "memory_search.MemorySearch.has_items": CACHE,
-    "memory_search.MemorySearch.generation": CACHE,
-    "memory_search.MemorySearch.invalidate": CACHE,
-    "memory_search.MemorySearch.hiding": CACHE,
-    "memory_search.MemorySearch.hiding_all": CACHE,
-    "references.ContextSources.prepare": CACHE,
-    "references.ContextSources.may_recall": CACHE,
-    "documents.Documents.apply": DAEMON,
-    "documents.Documents.forget": DAEMON,
-    "documents.Documents.forget_items": DAEMON,
-    "documents.AllDocuments.forget_items": DAEMON,
-    "memory.Memories.unlearn": DAEMON,
-    "memory.Memories.find_corrected": "learning looks for no correction in what a confined run says",
-    "memory.Memories.keep_typed": DAEMON,
-    "procedures.Procedures.note_use": "a run that is confined has no procedure as a tool",
-    "procedures.Procedures.put": DAEMON,
-    "procedures.Procedures.propose": "tests/services/test_procedures.py: a channel's runs prove none",
-    "tasks.Tasks.end_work": DAEMON,
+    "memory.embeddings.MeteredEmbeddings.embed": MONEY,
+    "memory.embeddings.UnmeteredEmbeddings.embed": MONEY,
+    "memory.embeddings.MeteredCalls.call": MONEY,
+    "memory.reranking.MeteredReranker.rerank": "it orders the texts of a search that the same principal asked for",
+    "memory.embedders.LocalEmbedder.embed_items": MONEY,
+    "memory.embedders.LocalEmbedder.embed_question": MONEY,
+    "memory.embedders.ProviderEmbedder.embed_items": MONEY,
+    "memory.embedders.ProviderEmbedder.embed_question": MONEY,
+    "usage.sums.run_budgets": "budgets of a principal are shared by all its runs; an operator sets others",
+    "policy.gate.Gate.mode_of": "the mode of the session of a run and of the runs above it, no data of a principal",
+    "policy.grants.Grants.check_room": MONEY,
+    "memory.recall.MemoryRecall.prepare": CACHE,
+    "memory.recall.MemoryRecall.has_items": CACHE,
+    "memory.search.MemorySearch.prepare": CACHE,
+    "memory.search.MemorySearch.has_items": CACHE,
+    "memory.search.MemorySearch.generation": CACHE,
+    "memory.search.MemorySearch.invalidate": CACHE,
+    "memory.search.MemorySearch.hiding": CACHE,
+    "memory.search.MemorySearch.hiding_all": CACHE,
+    "context.references.ContextSources.prepare": CACHE,
+    "context.references.ContextSources.may_recall": CACHE,
+    "memory.documents.Documents.apply": DAEMON,
+    "memory.documents.Documents.forget": DAEMON,
+    "memory.documents.Documents.forget_items": DAEMON,
+    "memory.documents.AllDocuments.forget_items": DAEMON,
+    "memory.items.Memories.unlearn": DAEMON,
+    "memory.items.Memories.find_corrected": "learning looks for no correction in what a confined run says",
+    "memory.items.Memories.keep_typed": DAEMON,
+    "learning.procedures.Procedures.note_use": "a run that is confined has no procedure as a tool",
+    "learning.procedures.Procedures.put": DAEMON,
+    "learning.procedures.Procedures.propose": "tests/services/test_procedures.py: a channel's runs prove none",
+    "task.tasks.Tasks.end_work": DAEMON,
 }
 NAMES = {"principal", "whose", "place", "scope", "asker", "audience", "accepted"}
 KINDS_OF_PLACE = (
@@ -107,13 +109,14 @@ def carries_principal(function: FunctionType) -> bool:
 
 def list_functions() -> Iterator[tuple[str, FunctionType]]:
     """The public functions and methods of `palyra.services`, by module and name."""
-    for each in pkgutil.iter_modules(palyra.services.__path__):
-        module = importlib.import_module(f"palyra.services.{each.name}")
+    prefix = f"{palyra.services.__name__}."
+    for each in pkgutil.walk_packages(palyra.services.__path__, prefix):
+        module = importlib.import_module(each.name)
         for name, found in [*vars(module).items()]:
             if getattr(found, "__module__", "") == module.__name__:
                 members = vars(found) if inspect.isclass(found) else {"": found}
                 yield from (
-                    (f"{each.name}.{name}.{member}".rstrip("."), plain)
+                    (f"{each.name}.{name}.{member}".removeprefix(prefix).rstrip("."), plain)
                     for member, function in members.items()
                     if isinstance(plain := _plain(function), FunctionType)
                     and not {name[:1], member[:1]} & {"_"}
@@ -343,32 +346,32 @@ async def prefix(town: Town, _target: str, audience: Audience) -> object:  # noq
 
 
 PROBES: dict[str, Probe] = {
-    "memory.Memories.retain": retain,
-    "memory.Memories.learn": learn,
-    "memory.Memories.forget_in": forget,
-    "memory.Memories.find_recalled": find_recalled,
-    "memory.Memories.plan_session": plan_session,
-    "memory.Memories.purge_session": purge_session,
-    "memory_search.MemorySearch.search_in": search,
-    "memory_search.MemorySearch.search_said": search_said,
-    "memory_search.MemorySearch.recall": recall,
-    "memory_search.MemorySearch.find_standing": standing,
-    "memory_recall.MemoryRecall.find_standing": find_standing,
-    "memory_recall.MemoryRecall.recall": find_recalled,
-    "references.ContextSources.find_standing": standing_sources,
-    "references.ContextSources.recall": recall_sources,
-    "references.ContextSources.resolve": resolve,
-    "references.ContextSources.find_project_files": project_files,
-    "grants.Grants.find": grants,
-    "agents.Agents.prefix": prefix,
+    "memory.items.Memories.retain": retain,
+    "memory.items.Memories.learn": learn,
+    "memory.items.Memories.forget_in": forget,
+    "memory.items.Memories.find_recalled": find_recalled,
+    "memory.items.Memories.plan_session": plan_session,
+    "memory.items.Memories.purge_session": purge_session,
+    "memory.search.MemorySearch.search_in": search,
+    "memory.search.MemorySearch.search_said": search_said,
+    "memory.search.MemorySearch.recall": recall,
+    "memory.search.MemorySearch.find_standing": standing,
+    "memory.recall.MemoryRecall.find_standing": find_standing,
+    "memory.recall.MemoryRecall.recall": find_recalled,
+    "context.references.ContextSources.find_standing": standing_sources,
+    "context.references.ContextSources.recall": recall_sources,
+    "context.references.ContextSources.resolve": resolve,
+    "context.references.ContextSources.find_project_files": project_files,
+    "policy.grants.Grants.find": grants,
+    "registry.agents.Agents.prefix": prefix,
 }
 # With the reach of its owner these do not show or change more: they are about the session alone.
 ABOUT_ONE_SESSION = {
-    "memory.Memories.plan_session",
-    "memory.Memories.purge_session",
-    "memory.Memories.learn",
-    "memory.Memories.retain",
-    "memory_search.MemorySearch.search_said",
+    "memory.items.Memories.plan_session",
+    "memory.items.Memories.purge_session",
+    "memory.items.Memories.learn",
+    "memory.items.Memories.retain",
+    "memory.search.MemorySearch.search_said",
 }
 
 
