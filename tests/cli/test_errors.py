@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from palyra import errors
 from palyra.cli.command.errors import CommandFailed, find_exit_code, stop_for, stop_for_start
-from palyra.cli.command.options import load_config
+from palyra.cli.command.options import load_config, read_text
 from palyra.cli.command.talk import verdict
 from palyra.cli.main import cli
 from palyra.client.frames import ErrorBody, WireFault, to_exception
@@ -208,3 +208,11 @@ def test_wrong_usage_is_said_in_one_style(
     assert first.startswith(f"error: {message}")
     assert not first.endswith(".")
     assert remedy.startswith("remedy: `palyra ")
+
+
+def test_a_file_that_is_not_there_is_named_once(tmp_path: Path) -> None:
+    """`@FILE` says why it was not read, without the number of the error."""
+    missing = tmp_path / "missing"
+    with pytest.raises(CommandFailed) as failed:
+        read_text(f"@{missing}")
+    assert f"{missing}: No such file or directory" == str(failed.value)

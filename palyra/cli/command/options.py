@@ -134,7 +134,10 @@ def read_text(value: str) -> str:
     try:
         return Path(value[1:]).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise CommandFailed(f"{value[1:]}: {error}", "name a readable file of UTF-8 text") from None
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise CommandFailed(
+            f"{value[1:]}: {reason}", "name a readable file of UTF-8 text"
+        ) from None
 
 
 def replace_file(path: Path, content: bytes) -> None:
