@@ -75,3 +75,13 @@ words = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=
 def test_comparing_never_fails(one: str, other: str) -> None:
     """Any two texts have a relation."""
     assert compare(one, other) in {"replaces", "touches", "unrelated"}
+
+
+def test_a_question_changes_nothing_and_a_reason_is_no_part_of_a_change() -> None:
+    """The same words end with a question mark, or go on with why."""
+    old = "Our standup is at 9:15."
+    assert "unrelated" == compare("Our standup moved to 9:45?", old)
+    assert "replaces" == compare("Our standup moved to 9:45.", old)
+    reasons = ("the 9:15 slot clashes", "Tom takes the kids to school")
+    for reason in reasons:
+        assert "replaces" == compare(f"Our standup moved to 9:45 because {reason}.", old)
