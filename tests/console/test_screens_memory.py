@@ -145,7 +145,7 @@ def test_what_runs_would_teach_is_accepted_and_rejected_by_keys(
         (one,) = operator.reflect(run.run_id).candidate_ids
         return one
 
-    for other in operator.list_candidates(states=["pending_review"]).candidates:  # of another test
+    for other in operator.list_candidates(states=["proposed"]).candidates:  # of another test
         operator.reject_candidate(other.candidate_id)
     first, second = teach(LESSON), teach("Our staging database is called Persephone.")
     page = open_page("#/memory")
