@@ -4,7 +4,8 @@ A candidate has evidence: the words of an event, verbatim.  Its score decides ab
 against two thresholds of its kind, in basis points: below the first it is `suppressed` and waits for
 more evidence; below the second it is `proposed` and waits for a person; above, it is applied by
 itself if the mode is `auto`, the person has ordered it (`core.context.sense.is_order`), the rules
-have found it, no sign speaks against it and every text of the run was trusted.  Where a model reads as
+have found it, no sign speaks against it, it says nothing about what the agent may do or where it sends
+things, and every text of the run was trusted.  Where a model reads as
 well, both have to have found it, and an order is not needed.  A procedure is never applied by itself; applied, it is a tool
 (`core.learning.procedures`).
 
@@ -26,6 +27,7 @@ well, both have to have found it, and an order is not needed.  A procedure is ne
 Every other action is refused.  What was rejected or undone is not proposed again.
 """
 
+import re
 from typing import Literal
 
 import msgspec
@@ -118,6 +120,18 @@ def has_doubt(signals: dict[str, int]) -> bool:
     return min(signals.values(), default=0) < 0
 
 
+# Words about what the agent may do and where it sends things.  An item that widens this is read by every
+# later run, so a person sees it first, also if it was ordered; one that narrows it waits as well.
+_ABOUT_RIGHTS = re.compile(
+    r"\b(?:approv|permi(?:t|ssion)|allow|authori[sz]|confirm|consent|sandbox|sudo\b|polic(?:y|ies)\b|"
+    r"bypass|you (?:may|can) \w|(?:without|no need|never|don'?t|stop) (?:\w+ ){0,2}ask|"
+    r"genehmig|freigab|freigeb|freigegeben|erlaub|bestätig|berechtig|zustimm|darfst\b|dürfen\b|"
+    r"ohne (?:\w+ ){0,2}(?:zu fragen|(?:nach|rück)frage)|frag\w* (?:\w+ ){0,2}nicht|nicht (?:\w+ ){0,2}frag)"
+    r"|@|://|\bwww\.",
+    re.IGNORECASE,
+)
+
+
 def may_apply(
     rules: LearningRules, candidate: CandidateRecord, *, is_read_twice: bool = False
 ) -> bool:
@@ -137,6 +151,7 @@ def may_apply(
         and candidate.trust == "trusted_local"
         and not has_doubt(candidate.signals)
         and FRAMED not in candidate.signals
+        and _ABOUT_RIGHTS.search(candidate.text) is None
         and candidate.state in {"proposed", "suppressed"}
     )
 
