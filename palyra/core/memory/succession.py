@@ -9,7 +9,7 @@ question and score nearly alike, the newer one comes first, too, without a mark:
 is lost, and if one is outdated it is the other.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -17,11 +17,24 @@ from palyra.core.journal.records import MemoryRecord
 from palyra.core.memory.changes import compare, follows
 from palyra.core.memory.items import MemoryHit
 from palyra.core.memory.packing import stands_alone
-from palyra.core.memory.query import content_words
+from palyra.core.memory.query import SearchQuestion, content_words
+from palyra.core.memory.ranking import Hit
 
 COMPARED = 12  # hits, best first
 ALIKE = 0.7  # of the earlier one's score
 _FORM_CHARS = 5  # that the forms of a word have in common
+
+
+def list_hits(
+    ranked: Iterable[Hit], items: Mapping[int, MemoryRecord], question: SearchQuestion
+) -> tuple[MemoryHit, ...]:
+    """Return what a search has found: the ranked rows that still are items, newer ones first."""
+    found = [
+        MemoryHit(item=items[hit.row], score=hit.score, parts=msgspec.structs.asdict(hit.parts))
+        for hit in ranked
+        if hit.row in items
+    ]
+    return newest_first(found, question.terms, is_dated=bool(question.dates))
 
 
 def newest_first(

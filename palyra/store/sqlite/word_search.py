@@ -23,10 +23,10 @@ from palyra.core.journal.changes import MemoryFilter, UnembeddedItem
 from palyra.core.journal.records import MemoryVectors
 from palyra.core.memory.dates import DAY_MS, day_of, start_ms
 from palyra.core.memory.fields import date_words
-from palyra.core.memory.items import MemoryHit, MemoryHits
+from palyra.core.memory.items import MemoryHits
 from palyra.core.memory.query import SearchQuestion, analyse
 from palyra.core.memory.ranking import PARTS_OF_WORDS, Candidate, rank, relate
-from palyra.core.memory.succession import newest_first
+from palyra.core.memory.succession import list_hits
 from palyra.core.memory.vectors import StoredVector
 from palyra.core.memory.word_forms import forms_of
 from palyra.errors import Unavailable
@@ -66,19 +66,7 @@ class WordSearch:
         ranked = rank(question, candidates, PARTS_OF_WORDS)[: wanted.limit]
         items = dict(self._source.get_memories(wanted, [hit.row for hit in ranked]))
         return MemoryHits(
-            hits=newest_first(
-                [
-                    MemoryHit(
-                        item=items[hit.row],
-                        score=hit.score,
-                        parts=msgspec.structs.asdict(hit.parts),
-                    )
-                    for hit in ranked
-                    if hit.row in items
-                ],
-                question.terms,
-                is_dated=bool(question.dates),
-            ),
+            hits=list_hits(ranked, items, question),
             degraded=self.degraded,
             is_related=relate(question, candidates, known, PARTS_OF_WORDS).is_related,
         )

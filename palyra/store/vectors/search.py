@@ -12,15 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-import msgspec
-
 from palyra.core.journal.changes import MemoryFilter, UnembeddedItem
 from palyra.core.journal.records import MemoryRecord, MemoryVectors
 from palyra.core.memory.dates import day_of
-from palyra.core.memory.items import FILE_GONE, MemoryHit, MemoryHits
+from palyra.core.memory.items import FILE_GONE, MemoryHits
 from palyra.core.memory.query import SearchQuestion, analyse
 from palyra.core.memory.ranking import PARTS_OF_WORDS, SEMANTIC, rank, relate
-from palyra.core.memory.succession import newest_first
+from palyra.core.memory.succession import list_hits
 from palyra.core.memory.vectors import StoredVector, VectorSpace
 from palyra.core.ports import MemoryEmbedder
 from palyra.errors import Unavailable
@@ -101,19 +99,7 @@ class IndexedMemory:
         if vectors and not found.is_hybrid:
             degraded = degraded or ANOTHER_VECTOR
         return MemoryHits(
-            hits=newest_first(
-                [
-                    MemoryHit(
-                        item=items[hit.row],
-                        score=hit.score,
-                        parts=msgspec.structs.asdict(hit.parts),
-                    )
-                    for hit in ranked
-                    if hit.row in items
-                ],
-                question.terms,
-                is_dated=bool(question.dates),
-            ),
+            hits=list_hits(ranked, items, question),
             mode="hybrid" if found.is_hybrid else "lexical",
             degraded=degraded,
             is_related=relation.is_related,
