@@ -2,7 +2,9 @@
 
 from palyra.core.journal.records import MemoryKind
 from palyra.core.memory.items import MemoryDraft, MemoryHit, make_item
-from palyra.core.memory.succession import COMPARED, newest_first
+from palyra.core.memory.query import SearchQuestion
+from palyra.core.memory.ranking import Hit, ScoreParts
+from palyra.core.memory.succession import COMPARED, list_hits, newest_first
 
 DAY_MS = 86_400_000
 
@@ -20,6 +22,14 @@ def hit(
 
 def ids(hits: tuple[MemoryHit, ...]) -> list[str]:
     return [each.item.memory_id for each in hits]
+
+
+def test_a_row_that_is_no_item_any_more_is_left_out() -> None:
+    """Forgotten between the ranking and the reading; the others keep score and parts."""
+    kept, parts = hit("Our standup is at 9:15", 1, 0.9), ScoreParts(lexical=0.9)
+    ranked = [Hit(1, 0.9, parts), Hit(2, 0.8, ScoreParts(lexical=0.8))]
+    (found,) = list_hits(ranked, {1: kept.item}, SearchQuestion("standup", ("standup",)))
+    assert (kept.item, 0.9, 0.9) == (found.item, found.score, found.parts["lexical"])
 
 
 def test_the_newer_value_comes_first_and_the_earlier_one_says_so() -> None:
